@@ -1,0 +1,250 @@
+#include "providers/cublaslt.hpp"
+
+#include <cublasLt.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "providers/cublaslt_config.hpp"
+#include "providers/cublaslt_heuristic.hpp"
+#include "providers/cublaslt_matmul.hpp"
+#include "runtime/cuda_support.hpp"
+
+namespace attune {
+namespace {
+
+constexpr std::string_view provider_name = "cublaslt";
+constexpr std::size_t default_workspace = 32 * mebibyte;  // what cuBLAS gives itself on the GPUs with the largest default
+constexpr std::size_t most_workspace = 1024 * mebibyte;   // told to the heuristic in the place of no limit
+
+/// Shared by the provider and its plans: a plan may outlive its provider. The library lets any number of threads use one
+/// handle.
+class Handle {
+ public:
+  explicit Handle(int ordinal) noexcept : ordinal_(ordinal) {
+    const DeviceScope device(ordinal);
+    const RelaxedCapture relaxed;
+    status_ = cublasLtCreate(&handle_);
+    if (status_ != CUBLAS_STATUS_SUCCESS) cudaGetLastError();
+  }
+  ~Handle() {
+    if (status_ != CUBLAS_STATUS_SUCCESS) return;
+    const DeviceScope device(ordinal_);
+    cublasLtDestroy(handle_);
+  }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  int ordinal() const noexcept { return ordinal_; }
+  cublasStatus_t status() const noexcept { return status_; }
+  cublasLtHandle_t get() const noexcept { return handle_; }
+
+ private:
+  int ordinal_;
+  cublasLtHandle_t handle_ = nullptr;
+  cublasStatus_t status_ = CUBLAS_STATUS_NOT_INITIALIZED;
+};
+
+template <class T>
+T* shifted(T* pointer, std::int64_t bytes) noexcept {
+  if (bytes == 0) return pointer;
+  using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+  return static_cast<Byte*>(pointer) + bytes;
+}
+
+class LtPlan final : public Plan {
+ public:
+  LtPlan(std::string id, PlanTraits traits, std::shared_ptr<const Handle> handle, const LtMatmul& matmul,
+         const cublasLtMatmulAlgo_t& algo, bool reads_c)
+      : Plan(std::move(id), traits), handle_(std::move(handle)), matmul_(matmul), algo_(algo), reads_c_(reads_c) {}
+
+  Status run(const Launch& launch) const noexcept override {
+    const DeviceScope device(handle_->ordinal());
+    for (std::int64_t i = 0; i < matmul_.launches; ++i) {
+      const Status status = run_part(matmul_.body, launch, i);
+      if (status != Status::ok) return status;
+    }
+    return matmul_.tail.batch == 0 ? Status::ok : run_part(matmul_.tail, launch, matmul_.launches);
+  }
+
+ private:
+  // The library takes its descriptors without const and only reads them.
+  static cublasLtMatrixLayoutOpaque_t* mutable_of(const cublasLtMatrixLayoutOpaque_t& layout) noexcept {
+    return const_cast<cublasLtMatrixLayoutOpaque_t*>(&layout);
+  }
+
+  Status run_part(const LtLayouts& part, const Launch& launch, std::int64_t i) const noexcept {
+    void* d = shifted(launch.d, i * matmul_.step_d);
+    const void* c = reads_c_ ? shifted(launch.c, i * matmul_.step_c) : d;
+    const cublasStatus_t status =
+        cublasLtMatmul(handle_->get(), const_cast<cublasLtMatmulDescOpaque_t*>(&matmul_.desc), launch.alpha,
+                       shifted(launch.a, i * matmul_.step_a), mutable_of(part.a), shifted(launch.b, i * matmul_.step_b),
+                       mutable_of(part.b), launch.beta, c, mutable_of(part.c), d, mutable_of(part.d), &algo_, launch.workspace,
+                       traits().workspace, static_cast<cudaStream_t>(launch.stream));
+    if (status == CUBLAS_STATUS_SUCCESS) return Status::ok;
+    note_failure("cublasLtMatmul of %s: %s (%s)", id().c_str(), cublasLtGetStatusName(status),
+                 cudaGetErrorString(cudaGetLastError()));
+    return status == CUBLAS_STATUS_ALLOC_FAILED ? Status::no_memory : Status::device_error;
+  }
+
+  std::shared_ptr<const Handle> handle_;
+  LtMatmul matmul_;
+  cublasLtMatmulAlgo_t algo_;
+  bool reads_c_;
+};
+
+class CublasLtProvider final : public Provider {
+ public:
+  explicit CublasLtProvider(int ordinal) : handle_(std::make_shared<const Handle>(ordinal)) {}
+
+  std::string_view name() const noexcept override { return provider_name; }
+
+  std::string version(std::string_view) const override {
+    const std::size_t number = cublasLtGetVersion();
+    return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
+  }
+
+  std::vector<std::string> variants(const Problem& problem, const Constraints& constraints, Effort effort) const override {
+    const auto* gemm = std::get_if<GemmProblem>(&problem);
+    std::vector<std::string> texts;
+    if (gemm == nullptr || !why_not(*gemm).empty()) return texts;
+    const DeviceScope device(handle_->ordinal());
+    std::unordered_set<std::string> seen;
+    const cublasComputeType_t compute = lt_compute(*gemm, constraints);
+    list(*gemm, compute, constraints, effort, seen, texts);
+    // A small or thin problem may be faster in plain fp32 than in tf32.
+    if (compute == CUBLAS_COMPUTE_32F_FAST_TF32 && effort != Effort::quick)
+      list(*gemm, CUBLAS_COMPUTE_32F, constraints, Effort::quick, seen, texts);
+    return texts;
+  }
+
+  Prepared prepare(std::string_view variant, const Problem& problem, const Constraints& constraints) const override {
+    const auto* gemm = std::get_if<GemmProblem>(&problem);
+    if (gemm == nullptr) return declined("not a GEMM");
+    if (std::string why = why_not(*gemm); !why.empty()) return declined(std::move(why));
+    const std::optional<LtVariant> parsed = parse_variant(variant);
+    if (!parsed || to_text(parsed->compute, parsed->config) != variant) return declined("not a variant of cublasLt's");
+    if (!lt_allows(parsed->compute, *gemm, constraints)) return declined("its compute type is not allowed");
+
+    const DeviceScope device(handle_->ordinal());
+    LtMatmul matmul;
+    cublasLtMatmulAlgo_t algo;
+    cublasStatus_t status = make_matmul(*gemm, parsed->compute, constraints, matmul);
+    if (status == CUBLAS_STATUS_SUCCESS) status = make_algo(handle_->get(), matmul.types, parsed->config, algo);
+    if (status != CUBLAS_STATUS_SUCCESS) return declined(cublasLtGetStatusName(status));
+    return make_plan(*gemm, constraints, matmul, algo, parsed->config, constraints.workspace_limit);
+  }
+
+  Prepared prepare_default(const Problem& problem, const Constraints& constraints) const override {
+    const auto* gemm = std::get_if<GemmProblem>(&problem);
+    if (gemm == nullptr) return declined("not a GEMM");
+    if (std::string why = why_not(*gemm); !why.empty()) return declined(std::move(why));
+    const DeviceScope device(handle_->ordinal());
+    LtMatmul matmul;
+    const cublasStatus_t status = make_matmul(*gemm, lt_compute(*gemm, constraints), constraints, matmul);
+    if (status != CUBLAS_STATUS_SUCCESS) return declined(cublasLtGetStatusName(status));
+
+    const std::size_t limit = std::min(constraints.workspace_limit, default_workspace);
+    const std::uint32_t reductions = lt_reductions(*gemm, constraints);
+    Prepared none = declined("the heuristic has no answer");
+    for (const cublasLtMatmulAlgo_t& algo :
+         ask_heuristic(handle_->get(), matmul, lt_alignment(*gemm), {limit, reductions, quick_count})) {
+      const std::optional<LtConfig> config = read_config(algo);
+      if (!config) continue;
+      Prepared made = make_plan(*gemm, constraints, matmul, algo, *config, limit);
+      if (made.plan != nullptr) return made;
+      none = std::move(made);
+    }
+    return none;
+  }
+
+ private:
+  static constexpr int quick_count = 8;
+  static constexpr int standard_count = 200;
+
+  std::string why_not(const GemmProblem& problem) const {
+    if (handle_->status() != CUBLAS_STATUS_SUCCESS)
+      return fmt::format("cublasLtCreate: {}", cublasLtGetStatusName(handle_->status()));
+    return lt_declines(problem);
+  }
+
+  static bool may_use(const LtConfig& config, const LtMatmul& matmul, const cublasLtMatmulAlgo_t& algo,
+                      std::uint32_t reductions) noexcept {
+    return (config.reduction & ~reductions) == 0 && keeps_precision(matmul, algo);
+  }
+
+  /// Adds what the heuristic offers for one compute type, under several questions: its answers depend on them.
+  void list(const GemmProblem& problem, cublasComputeType_t compute, const Constraints& constraints, Effort effort,
+            std::unordered_set<std::string>& seen, std::vector<std::string>& texts) const {
+    LtMatmul matmul;
+    if (make_matmul(problem, compute, constraints, matmul) != CUBLAS_STATUS_SUCCESS) return;
+    const LtAlignment alignment = lt_alignment(problem);
+    const std::uint32_t reductions = lt_reductions(problem, constraints);
+    const std::size_t limit = std::min(constraints.workspace_limit, most_workspace);
+    const std::size_t first = std::min(limit, default_workspace);
+
+    std::vector<LtQuery> queries = {{first, reductions, effort == Effort::quick ? quick_count : standard_count}};
+    if (effort != Effort::quick) {
+      for (std::size_t workspace : {limit, 4 * mebibyte, mebibyte, std::size_t{0}})
+        if (workspace <= limit && workspace != first) queries.push_back({workspace, reductions, standard_count});
+      for (std::uint32_t scheme : {CUBLASLT_REDUCTION_SCHEME_NONE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
+                                   CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE, CUBLASLT_REDUCTION_SCHEME_INPLACE})
+        if ((scheme & ~reductions) == 0) queries.push_back({limit, scheme, standard_count});
+    }
+    std::vector<std::pair<LtConfig, cublasLtMatmulAlgo_t>> offered;
+    for (const LtQuery& query : queries) {
+      for (const cublasLtMatmulAlgo_t& algo : ask_heuristic(handle_->get(), matmul, alignment, query)) {
+        const std::optional<LtConfig> config = read_config(algo);
+        if (!config || !may_use(*config, matmul, algo, reductions)) continue;
+        std::string text = to_text(compute, *config);
+        if (!seen.insert(text).second) continue;
+        texts.push_back(std::move(text));
+        offered.emplace_back(*config, algo);
+      }
+    }
+    if (effort != Effort::exhaustive) return;
+    for (const auto& [config, algo] : offered) {
+      for (const LtConfig& next : neighbours(config, algo, reductions)) {
+        cublasLtMatmulAlgo_t made;
+        std::size_t workspace = 0;
+        if (make_algo(handle_->get(), matmul.types, next, made) != CUBLAS_STATUS_SUCCESS ||
+            check_algo(handle_->get(), matmul, made, workspace) != CUBLAS_STATUS_SUCCESS || workspace > limit)
+          continue;
+        std::string text = to_text(compute, next);
+        if (seen.insert(text).second) texts.push_back(std::move(text));
+      }
+    }
+  }
+
+  Prepared make_plan(const GemmProblem& problem, const Constraints& constraints, const LtMatmul& matmul,
+                     const cublasLtMatmulAlgo_t& algo, const LtConfig& config, std::size_t limit) const {
+    if (!may_use(config, matmul, algo, lt_reductions(problem, constraints)))
+      return declined("less precise or less repeatable than asked for");
+    PlanTraits traits;
+    const cublasStatus_t status = check_algo(handle_->get(), matmul, algo, traits.workspace);
+    if (status != CUBLAS_STATUS_SUCCESS) return declined(cublasLtGetStatusName(status));
+    if (traits.workspace > limit) return declined(fmt::format("needs {} bytes of workspace", traits.workspace));
+    traits.deterministic = (config.reduction & CUBLASLT_REDUCTION_SCHEME_INPLACE) == 0;
+    const bool plain =
+        matmul.types.compute != CUBLAS_COMPUTE_32F_FAST_TF32 && (matmul.types.a == CUDA_R_32F || matmul.types.a == CUDA_R_64F);
+    traits.accumulation = plain ? Accumulation::plain : Accumulation::tensor_core;
+    std::string id = fmt::format("{}:{}", provider_name, to_text(matmul.types.compute, config));
+    return {
+        std::make_unique<LtPlan>(std::move(id), traits, handle_, matmul, algo, problem.beta != Scalar::zero), Outcome::ok, {}};
+  }
+
+  std::shared_ptr<const Handle> handle_;
+};
+
+}  // namespace
+
+std::unique_ptr<Provider> make_cublaslt_provider(int ordinal, const DeviceInfo&) {
+  return std::make_unique<CublasLtProvider>(ordinal);
+}
+
+}  // namespace attune

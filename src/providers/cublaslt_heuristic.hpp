@@ -1,0 +1,35 @@
+// What cublasLt's heuristic answers.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "providers/cublaslt_matmul.hpp"
+
+namespace attune {
+
+/// Addresses' alignment in bytes, as far as a call may rely on it.
+struct LtAlignment {
+  std::uint32_t a = 16, b = 16, c = 16, d = 16;
+};
+
+/// Of every matrix of the batch, every launch included.
+LtAlignment lt_alignment(const GemmProblem& problem) noexcept;
+
+struct LtQuery {
+  std::size_t workspace = 0;     ///< bytes, at most
+  std::uint32_t reductions = 0;  ///< mask of cublasLtReductionScheme_t
+  int count = 0;                 ///< answers, at most
+};
+
+/// The answers that can run, the best guess first; none when the library has none.
+std::vector<cublasLtMatmulAlgo_t> ask_heuristic(cublasLtHandle_t handle, const LtMatmul& matmul, const LtAlignment& alignment,
+                                                const LtQuery& query);
+
+/// Configurations next to a given one, in number of splits, reduction, swizzle and stages; whether they can run is not known.
+std::vector<LtConfig> neighbours(const LtConfig& config, const cublasLtMatmulAlgo_t& algo, std::uint32_t reductions);
+
+}  // namespace attune
