@@ -54,7 +54,7 @@ cudaError_t launch_scale(DType type, bool wide, const ScaleShape& shape, double 
   std::int64_t count = 1;
   for (int i = 0; i < shape.dims; ++i) count *= shape.extent[i];
   if (count == 0) return cudaSuccess;
-  return with_type(type, [&](auto element) {
+  return dispatch_type(type, [&](auto element) {
     using T = decltype(element);
     return wide ? launch<T, double>(shape, count, beta, c, d, stream)
                 : launch<T, float>(shape, count, static_cast<float>(beta), c, d, stream);

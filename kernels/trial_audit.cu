@@ -2,7 +2,7 @@
 
 #include "kernels/common/element.cuh"
 #include "kernels/trial_kernels.hpp"
-#include "kernels/trial_sample.cuh"
+#include "kernels/trial_sample.hpp"
 
 namespace attune {
 namespace {
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(threads) compare(const void* d, DType type, Vi
 template <typename View>
 cudaError_t check_any(const void* d, DType type, std::int64_t elements, const View& view, Findings* findings,
                       cudaStream_t stream) {
-  return with_type(type, [&](auto element) {
+  return dispatch_type(type, [&](auto element) {
     using T = decltype(element);
     const T* output = static_cast<const T*>(d);
     const std::int64_t count = view.rows() * view.cols() * view.batches();

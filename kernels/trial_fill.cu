@@ -1,6 +1,6 @@
 #include "kernels/common/element.cuh"
 #include "kernels/trial_kernels.hpp"
-#include "kernels/trial_sample.cuh"
+#include "kernels/trial_sample.hpp"
 
 namespace attune {
 namespace {
@@ -35,7 +35,7 @@ __global__ void pause(long long cycles) {
 
 template <typename View>
 cudaError_t fill_any(void* d, DType type, const View& view, std::uint64_t seed, cudaStream_t stream) {
-  return with_type(type, [&](auto element) {
+  return dispatch_type(type, [&](auto element) {
     using T = decltype(element);
     const unsigned blocks = blocks_for(view.rows() * view.cols() * view.batches(), threads);
     fill_output<<<blocks, threads, 0, stream>>>(static_cast<T*>(d), view, seed);
@@ -47,7 +47,7 @@ cudaError_t fill_any(void* d, DType type, const View& view, std::uint64_t seed, 
 
 cudaError_t launch_fill(void* data, DType type, std::int64_t elements, std::uint64_t seed, cudaStream_t stream) noexcept {
   if (elements == 0) return cudaSuccess;
-  return with_type(type, [&](auto element) {
+  return dispatch_type(type, [&](auto element) {
     using T = decltype(element);
     fill<<<blocks_for(elements, threads), threads, 0, stream>>>(static_cast<T*>(data), elements, seed);
     return cudaGetLastError();

@@ -1,6 +1,6 @@
 #include "kernels/common/element.cuh"
 #include "kernels/trial_kernels.hpp"
-#include "kernels/trial_sample.cuh"
+#include "kernels/trial_sample.hpp"
 
 namespace attune {
 namespace {

@@ -4,9 +4,9 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
-#include <type_traits>
 #include <attune/types.hpp>
 #include <cstdint>
+#include <type_traits>
 
 namespace attune {
 
@@ -50,7 +50,7 @@ inline unsigned blocks_for(std::int64_t count, int threads) {
 
 /// Calls `use(T{})` with the element type; cudaErrorNotSupported for a type that no kernel here handles.
 template <typename Use>
-cudaError_t with_type(DType type, Use use) {
+cudaError_t dispatch_type(DType type, Use use) {
   switch (type) {
     case DType::f16: return use(__half{});
     case DType::bf16: return use(__nv_bfloat16{});

@@ -45,8 +45,8 @@ void free_retired() noexcept {
   }
 }
 
-Status retain_in_capture(const std::shared_ptr<const Plan>& plan, CudaMemory& memory, int ordinal, cudaStream_t side_stream,
-                         cudaStream_t captured, void** workspace) noexcept {
+Status retain_in_capture(const std::shared_ptr<const Plan>& plan, std::size_t bytes, CudaMemory& memory, int ordinal,
+                         cudaStream_t side_stream, cudaStream_t captured, void** workspace) noexcept {
   free_retired();
   const RelaxedCapture relaxed;
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
@@ -65,8 +65,8 @@ Status retain_in_capture(const std::shared_ptr<const Plan>& plan, CudaMemory& me
   }
   item->plan = plan;
   item->ordinal = ordinal;
-  if (plan->traits().workspace != 0) {
-    item->block = memory.take_now(plan->traits().workspace, side_stream);
+  if (bytes != 0) {
+    item->block = memory.take_now(bytes, side_stream);
     if (item->block.pointer == nullptr) return Status::no_memory;
     item->allocator = memory.allocator();
   }
@@ -84,7 +84,7 @@ Status retain_in_capture(const std::shared_ptr<const Plan>& plan, CudaMemory& me
     cudaUserObjectRelease(object, 1);
     return status;
   }
-  *workspace = pointer;
+  if (pointer != nullptr) *workspace = pointer;
   return Status::ok;
 }
 

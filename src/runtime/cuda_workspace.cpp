@@ -6,8 +6,14 @@
 
 namespace attune {
 
-WorkspacePool::~WorkspacePool() {
-  for (Slot& slot : table_) memory_.drop(slot.block, nullptr);
+void WorkspacePool::release() noexcept {
+  // The streams may be gone, so the blocks cannot be given back in their order.
+  const RelaxedCapture relaxed;
+  if (streams_.load() != 0 && cudaDeviceSynchronize() != cudaSuccess) cudaGetLastError();
+  for (Slot& slot : table_) {
+    memory_.drop(slot.block, nullptr);
+    slot.block = {};
+  }
 }
 
 WorkspacePool::Slot* WorkspacePool::slot_of(std::uint64_t key) noexcept {

@@ -17,10 +17,10 @@ namespace attune {
 class WorkspacePool {
  public:
   explicit WorkspacePool(CudaMemory& memory) noexcept : memory_(memory) {}
-  /// Waits for work that uses the blocks.
-  ~WorkspacePool();
   WorkspacePool(const WorkspacePool&) = delete;
   WorkspacePool& operator=(const WorkspacePool&) = delete;
+  /// Frees every block once the device is idle. Nobody may use the pool any more.
+  void release() noexcept;
 
   struct Lease;
   /// The stream must not be captured. A lease without pointer: denied, and the reason is noted.

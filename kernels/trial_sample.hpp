@@ -8,7 +8,7 @@
 namespace attune {
 
 /// 64 well mixed bits of a counter (the finalizer of SplitMix64).
-__host__ __device__ inline std::uint64_t random_bits(std::uint64_t seed, std::uint64_t counter) {
+ATTUNE_HD inline std::uint64_t random_bits(std::uint64_t seed, std::uint64_t counter) {
   std::uint64_t z = seed + (counter + 1) * 0x9E3779B97F4A7C15ull;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
@@ -19,7 +19,7 @@ struct Element {
   std::int64_t row, col, batch;
 };
 
-__host__ __device__ inline Element sampled_element(const SampleGrid& grid, std::int64_t sample) {
+ATTUNE_HD inline Element sampled_element(const SampleGrid& grid, std::int64_t sample) {
   const std::uint64_t bits = random_bits(grid.seed, static_cast<std::uint64_t>(sample));
   std::int64_t block = sample * grid.step + static_cast<std::int64_t>((bits >> 16) % static_cast<std::uint64_t>(grid.step));
   if (block >= grid.blocks) block = grid.blocks - 1;
