@@ -222,10 +222,11 @@ void expect_scaled(const Problem& given, double beta, bool in_place) {
         for (std::int64_t z = 0; z < v.batches(); ++z)
           for (std::int64_t j = 0; j < v.cols(); ++j)
             for (std::int64_t i = 0; i < v.rows(); ++i) {
-              const double from = load_number(c.data(), c_span.type, v.c_offset(i, j, z));
+              // Where beta is zero, c is as large as d, and its layout means nothing.
+              const double from = zero ? 0 : load_number(c.data(), c_span.type, v.c_offset(i, j, z));
               const double value =
                   p.compute == Compute::f64 ? beta * from : static_cast<float>(beta) * static_cast<float>(from);
-              store_number(expected.data(), span.type, v.d_offset(i, j, z), zero ? 0 : value);
+              store_number(expected.data(), span.type, v.d_offset(i, j, z), value);
             }
       },
       problem);
