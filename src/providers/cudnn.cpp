@@ -1,0 +1,193 @@
+#include "providers/cudnn.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "providers/cudnn_library.hpp"
+
+namespace attune {
+namespace {
+
+constexpr std::size_t default_workspace = 32 * mebibyte;
+
+// The first few answers of each heuristic, because a lower-ranked one of the first may lose to the best of the next.
+constexpr std::array<std::size_t, cudnn::heuristics.size()> quick_share = {6, 0, 0};
+constexpr std::array<std::size_t, cudnn::heuristics.size()> standard_share = {12, 8, 4};
+constexpr std::size_t standard_variants = 24;
+
+/// Why no engine can be asked; null when they can.
+const char* refusal(const ConvProblem& problem, const Constraints& constraints) noexcept {
+  if (constraints.sm_count != 0) return "a limit on the SMs, which cuDNN's convolutions do not know";
+  return cudnn::unsupported(problem);
+}
+
+Status failed(const char* what, cudnnStatus_t status) noexcept {
+  char detail[256] = "";
+  cudnnGetLastErrorString(detail, sizeof detail);
+  note_failure("%s: %s %s", what, cudnnGetErrorString(status), detail);
+  cudaGetLastError();
+  return status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+                 status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED
+             ? Status::no_memory
+             : Status::device_error;
+}
+
+class CudnnPlan final : public Plan {
+ public:
+  CudnnPlan(std::string id, PlanTraits traits, const ConvProblem& problem, std::shared_ptr<cudnn::Library> library,
+            cudnn::Execution execution)
+      : Plan(std::move(id), traits),
+        direction_(problem.direction),
+        adds_(problem.beta == Scalar::one),
+        library_(std::move(library)),
+        execution_(std::move(execution)) {}
+
+  ~CudnnPlan() override {
+    const DeviceScope scope(library_->ordinal());
+    const RelaxedCapture relaxed;
+    execution_ = {};
+  }
+
+  Status run(const Launch& launch) const noexcept override {
+    if (adds_ && launch.c != launch.d) {
+      note_failure("cuDNN adds to its output in place: C must be D");
+      return Status::unsupported;
+    }
+    const DeviceScope scope(library_->ordinal());
+    const cudnn::HandlePool::Lease handle = library_->handles().borrow();
+    if (!handle.get()) return failed("cudnnCreate", handle.status());
+    if (const cudnnStatus_t status = cudnnSetStream(handle.get(), static_cast<cudaStream_t>(launch.stream));
+        status != CUDNN_STATUS_SUCCESS)
+      return failed("cudnnSetStream", status);
+    // A finalized pack cannot be changed, so every call makes its own.
+    const std::int64_t uids[] = {cudnn::uid_x, cudnn::uid_w, cudnn::uid_y};
+    const void* tensors[3];
+    place(launch, tensors);
+    cudnn::Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const std::int64_t>(uids));
+    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, tensors);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &launch.workspace);
+    pack.finalize();
+    if (!pack.ok()) return failed("cuDNN variant pack", pack.status());
+    const cudnnStatus_t status = cudnnBackendExecute(handle.get(), execution_.plan.get(), pack.get());
+    return status == CUDNN_STATUS_SUCCESS ? Status::ok : failed("cudnnBackendExecute", status);
+  }
+
+ private:
+  /// x, w and y of a launch, whose operands come in the order of ConvArgs.
+  void place(const Launch& launch, const void* (&tensors)[3]) const noexcept {
+    switch (direction_) {
+      case Direction::fwd: tensors[0] = launch.a, tensors[1] = launch.b, tensors[2] = launch.d; break;
+      case Direction::dgrad: tensors[0] = launch.d, tensors[1] = launch.b, tensors[2] = launch.a; break;
+      case Direction::wgrad: tensors[0] = launch.a, tensors[1] = launch.d, tensors[2] = launch.b; break;
+    }
+  }
+
+  Direction direction_;
+  bool adds_;
+  std::shared_ptr<cudnn::Library> library_;
+  cudnn::Execution execution_;
+};
+
+class CudnnProvider final : public Provider {
+ public:
+  explicit CudnnProvider(int ordinal) : library_(std::make_shared<cudnn::Library>(ordinal)) {}
+
+  std::string_view name() const noexcept override { return "cudnn"; }
+
+  std::string version(std::string_view) const override {
+    const std::size_t number = cudnnGetVersion();
+    return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
+  }
+
+  std::vector<std::string> variants(const Problem& problem, const Constraints& constraints, Effort effort) const override {
+    const auto* conv = std::get_if<ConvProblem>(&problem);
+    if (!conv || refusal(*conv, constraints)) return {};
+    cudnn::Session session(*library_, *conv);
+    if (!session.why().empty()) return {};
+    std::vector<std::string> first, rest;
+    const auto& share = effort == Effort::quick ? quick_share : standard_share;
+    for (std::size_t h = 0; h < cudnn::heuristics.size(); ++h) {
+      if (share[h] == 0) continue;
+      std::size_t taken = 0;
+      for (const cudnn::Candidate& candidate : session.graph().ask(h)) {
+        if (cudnn::forbidden(candidate.notes, *conv, constraints)) continue;
+        (taken++ < share[h] ? first : rest).push_back(to_text(candidate.config));
+      }
+    }
+    if (effort == Effort::quick) return first;
+    const std::size_t room = standard_variants - first.size();
+    if (effort == Effort::standard && rest.size() > room) rest.resize(room);
+    first.insert(first.end(), rest.begin(), rest.end());
+    return first;
+  }
+
+  Prepared prepare(std::string_view variant, const Problem& problem, const Constraints& constraints) const override {
+    const auto* conv = std::get_if<ConvProblem>(&problem);
+    if (!conv) return declined("not a convolution");
+    if (const char* why = refusal(*conv, constraints)) return declined(why);
+    const std::optional<cudnn::EngineConfig> config = cudnn::parse_engine(variant);
+    if (!config) return declined("not the name of an engine and its knobs");
+    cudnn::Session session(*library_, *conv);
+    if (!session.why().empty()) return declined(session.why());
+    return build(session, *config, *conv, constraints, constraints.workspace_limit);
+  }
+
+  Prepared prepare_default(const Problem& problem, const Constraints& constraints) const override {
+    const auto* conv = std::get_if<ConvProblem>(&problem);
+    if (!conv) return declined("not a convolution");
+    if (const char* why = refusal(*conv, constraints)) return declined(why);
+    cudnn::Session session(*library_, *conv);
+    if (!session.why().empty()) return declined(session.why());
+    const std::size_t limit = std::min(constraints.workspace_limit, default_workspace);
+    std::string why = "no heuristic has an answer";
+    for (std::size_t h = 0; h < cudnn::heuristics.size(); ++h) {
+      for (const cudnn::Candidate& candidate : session.graph().ask(h)) {
+        if (const char* not_allowed = cudnn::forbidden(candidate.notes, *conv, constraints)) {
+          why = not_allowed;
+          continue;
+        }
+        Prepared prepared = build(session, candidate.config, *conv, constraints, limit);
+        if (prepared.plan) return prepared;
+        why = std::move(prepared.why);
+      }
+    }
+    return declined(std::move(why));
+  }
+
+ private:
+  Prepared build(cudnn::Session& session, const cudnn::EngineConfig& config, const ConvProblem& problem,
+                 const Constraints& constraints, std::size_t workspace_limit) const {
+    const cudnn::Descriptor engine = cudnn::make_engine(session.graph().descriptor, config.engine);
+    if (!engine.ok()) return declined(cudnn::describe(engine.status()));
+    const cudnn::Notes notes = cudnn::read_notes(engine);
+    if (const char* why = cudnn::forbidden(notes, problem, constraints)) return declined(why);
+    cudnn::Execution execution = cudnn::make_execution(engine, config, session.handle());
+    if (!execution.why.empty()) return declined(std::move(execution.why));
+    const auto workspace = static_cast<std::size_t>(execution.workspace);
+    if (workspace > workspace_limit)
+      return declined(fmt::format("{} bytes of workspace, more than the {} allowed", workspace, workspace_limit));
+    // So that the first call finds a handle and makes none while its stream is being captured.
+    (void)library_->handles().borrow();
+    PlanTraits traits;
+    traits.workspace = workspace;
+    traits.deterministic = !notes.has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+    traits.retain_in_graph = true;
+    traits.accumulation = cudnn::accumulation(notes, problem);
+    auto plan =
+        std::make_unique<CudnnPlan>(fmt::format("cudnn:{}", to_text(config)), traits, problem, library_, std::move(execution));
+    return {std::move(plan), Outcome::ok, {}};
+  }
+
+  std::shared_ptr<cudnn::Library> library_;
+};
+
+}  // namespace
+
+std::unique_ptr<Provider> make_cudnn_provider(int ordinal, const DeviceInfo&) {
+  return std::make_unique<CudnnProvider>(ordinal);
+}
+
+}  // namespace attune
