@@ -1,0 +1,90 @@
+// Packed contractions: what a plan holds, and the entry points compiled for each instruction set.
+#pragma once
+
+#include <attune/types.hpp>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/contraction.hpp"
+#include "kernels/host_threads.hpp"
+#include "kernels/host_tiles.hpp"
+
+namespace attune {
+
+/// What one call of a host kernel brings. c is null where beta is zero.
+struct HostCall {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* c = nullptr;
+  void* d = nullptr;
+  double alpha = 1;
+  double beta = 0;
+  void* workspace = nullptr;
+  HostPool* pool = nullptr;
+};
+
+/// D_z(i, j) = alpha * sum over l of A_z(i, l) * B_z(l, j) + beta * C_z(i, j), every operand with a step for each index;
+/// z is a pair of indices.
+struct StridedContraction {
+  DType a_type = DType::f32, b_type = DType::f32, c_type = DType::f32;
+  std::int64_t m = 0, n = 0, k = 0, batch[2] = {1, 1};
+  std::int64_t a_i = 0, a_l = 0, a_z[2] = {};
+  std::int64_t b_l = 0, b_j = 0, b_z[2] = {};
+  std::int64_t c_i = 0, c_j = 0, c_z[2] = {};
+  std::int64_t d_i = 0, d_j = 0, d_z[2] = {};
+  bool swapped = false;  ///< A here is the call's b
+};
+StridedContraction strided(const GemmProblem& problem) noexcept;
+/// Whether the convolution has one tap that touches every position once, and its strides collapse to those of a GEMM. The rows
+/// of D are then whichever of positions and channels lie closer together.
+bool pointwise(const ConvProblem& problem, StridedContraction& out) noexcept;
+
+/// A convolution of any direction as a contraction of an image, gathered, with a strided operand. Rows are channels of the
+/// output, columns (outer, position); a term is (tap, inner). In the terms of a direction:
+///   fwd    image x,  columns (n, output position), terms (filter tap, c), other operand w
+///   dgrad  image dy, columns (n, input position),  terms (filter tap, k), other operand w
+///   wgrad  image x,  columns (c, filter tap),      terms (output position, n), other operand dy
+/// Coordinate d of the image is (position * position_step + shift + tap * tap_step) / divisor, where that is whole and inside.
+struct ImageContraction {
+  DType image_type = DType::f32, other_type = DType::f32, out_type = DType::f32;
+  std::int64_t rows = 0, outer = 0, inner = 0, groups = 1;
+  std::int64_t position[3] = {1, 1, 1}, tap[3] = {1, 1, 1};
+  std::int64_t position_step[3] = {}, shift[3] = {}, tap_step[3] = {}, divisor[3] = {1, 1, 1};
+  std::int64_t image_extent[3] = {}, image_step[3] = {};
+  std::int64_t image_outer = 0, image_inner = 0, image_group = 0;
+  std::int64_t other_row = 0, other_inner = 0, other_tap[3] = {}, other_group = 0;
+  std::int64_t out_row = 0, out_outer = 0, out_position[3] = {}, out_group = 0;
+  bool image_on_m = false;  ///< the image lies along the tile's vectors
+
+  std::int64_t cols() const noexcept { return outer * ConvView::volume(position); }
+  std::int64_t terms() const noexcept { return inner * ConvView::volume(tap); }
+};
+ImageContraction image(const ConvProblem& problem, bool image_on_m) noexcept;
+
+/// The cache blocks of one plan, balanced for its sizes.
+struct PackedShape {
+  int row = 0;  ///< index into host_rows
+  int mr = 0, nr = 0;
+  std::int64_t mc = 0, nc = 0, kc = 0;
+  std::int64_t m_blocks = 0, n_blocks = 0;
+  bool threaded = true;
+  bool wide = false;  ///< double, not float
+  std::size_t a_bytes = 0, b_bytes = 0, acc_bytes = 0;
+  std::size_t worker_bytes() const noexcept { return a_bytes + b_bytes + acc_bytes; }
+};
+PackedShape packed_shape(int row, bool wide, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch,
+                         int threads) noexcept;
+
+struct PackedEntries {
+  void (*strided)(const StridedContraction&, const PackedShape&, const HostCall&);
+  void (*image)(const ImageContraction&, const PackedShape&, const HostCall&);
+};
+PackedEntries packed_base() noexcept;
+PackedEntries packed_avx2() noexcept;
+PackedEntries packed_avx512() noexcept;
+
+bool host_supports(HostIsa isa) noexcept;
+/// Of an instruction set that is supported.
+PackedEntries packed_entries(HostIsa isa) noexcept;
+
+}  // namespace attune
