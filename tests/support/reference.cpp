@@ -1,0 +1,142 @@
+#include "support/reference.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "core/problem.hpp"
+#include "core/tolerance.hpp"
+#include "kernels/common/contraction.hpp"
+#include "kernels/common/number.hpp"
+
+namespace attune::test {
+namespace {
+
+constexpr int untouched = 0xff;
+
+template <class View>
+Reference compute(const View& v, const Spans& spans, const void* a, const void* b, const void* c, double alpha, double beta) {
+  Reference r;
+  r.terms = v.terms();
+  for (std::int64_t z = 0; z < v.batches(); ++z)
+    for (std::int64_t j = 0; j < v.cols(); ++j)
+      for (std::int64_t i = 0; i < v.rows(); ++i) {
+        double sum = 0, squares = 0;
+        for (std::int64_t l = 0; l < r.terms; ++l) {
+          std::int64_t at_a = 0, at_b = 0;
+          if (!v.product(i, j, z, l, at_a, at_b)) continue;
+          const double product = alpha * load_number(a, spans.a.type, at_a) * load_number(b, spans.b.type, at_b);
+          sum += product;
+          squares += product * product;
+        }
+        if (c != nullptr) {
+          const double added = beta * load_number(c, spans.d.type, v.c_offset(i, j, z));
+          sum += added;
+          squares += added * added;
+        }
+        r.value.push_back(sum);
+        r.squares.push_back(squares);
+        r.at.push_back(v.d_offset(i, j, z));
+      }
+  return r;
+}
+
+}  // namespace
+
+Reference reference(const Problem& problem, const void* a, const void* b, const void* c, double alpha, double beta) {
+  return std::visit(
+      [&](const auto& p) { return compute(view(p), spans(problem), a, b, p.beta == Scalar::zero ? nullptr : c, alpha, beta); },
+      problem);
+}
+
+Comparison compare(const Problem& problem, const Constraints& constraints, Accumulation accumulation, const Reference& r,
+                   const void* d) {
+  const Tolerance allowed = tolerance(problem, constraints, accumulation);
+  const DType type = spans(problem).d.type;
+  const auto [rows, cols] = std::visit([](const auto& p) { return std::pair(view(p).rows(), view(p).cols()); }, problem);
+  Comparison result;
+  for (std::size_t i = 0; i < r.value.size(); ++i) {
+    const double value = load_number(d, type, r.at[i]);
+    const double error = std::abs(value - r.value[i]), bound = allowed.bound(r.value[i], r.squares[i], r.terms);
+    result.max_error = std::max(result.max_error, error == 0 ? 0 : error / bound);
+    if (error <= bound) continue;
+    const auto flat = static_cast<std::int64_t>(i);
+    result.ok = false;
+    result.message = fmt::format("element ({}, {}, {}) is {}, not {} +- {}", flat % rows, flat / rows % cols,
+                                 flat / rows / cols, value, r.value[i], bound);
+    break;
+  }
+  return result;
+}
+
+void fill(void* memory, DType type, std::int64_t elements, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  for (std::int64_t i = 0; i < elements; ++i)
+    store_number(memory, type, i, static_cast<double>(static_cast<std::int64_t>(random())) * 0x1p-63);
+}
+
+HostCase::HostCase(const Problem& problem, double alpha, double beta, std::uint64_t seed)
+    : problem_(resolve(problem)),
+      alpha_(alpha),
+      beta_(beta),
+      alpha_f_(static_cast<float>(alpha)),
+      beta_f_(static_cast<float>(beta)) {
+  const Spans s = spans(problem_);
+  in_place_ = std::holds_alternative<ConvProblem>(problem_);
+  std::visit([&](const auto& p) { wide_ = p.compute == Compute::f64, adds_ = p.beta != Scalar::zero; }, problem_);
+  const auto make = [&](std::vector<std::byte>& memory, const Span& span, std::uint64_t salt) {
+    memory.resize(span.bytes());
+    fill(memory.data(), span.type, span.elements, seed * 4 + salt);
+  };
+  make(a_, s.a, 0);
+  make(b_, s.b, 1);
+  if (adds_)
+    make(c_, s.c, 2);
+  else
+    c_.assign(s.d.bytes() * 4 + 4096, std::byte{untouched});
+  d_.resize(2 * zone + s.d.bytes() + 64);
+  shift_ = 64 - reinterpret_cast<std::uintptr_t>(d_.data()) % 64;
+  reference_ = reference(problem_, a_.data(), b_.data(), adds_ ? c_.data() : nullptr, wide_ ? alpha_ : alpha_f_,
+                         wide_ ? beta_ : beta_f_);
+}
+
+std::size_t HostCase::output_bytes() const noexcept { return spans(problem_).d.bytes(); }
+
+Launch HostCase::launch(std::size_t workspace) {
+  std::fill(d_.begin(), d_.end(), std::byte{untouched});
+  workspace_.assign(workspace + 256, std::byte{untouched});
+  std::byte* d = d_.data() + zone + shift_;
+  const std::size_t element = size_of(spans(problem_).d.type);
+  if (in_place_ && adds_)
+    for (std::int64_t at : reference_.at)
+      std::memcpy(d + static_cast<std::size_t>(at) * element, c_.data() + static_cast<std::size_t>(at) * element, element);
+  Launch launch;
+  launch.a = a_.data(), launch.b = b_.data(), launch.d = d;
+  launch.c = in_place_ ? d : c_.data();
+  launch.alpha = wide_ ? static_cast<const void*>(&alpha_) : &alpha_f_;
+  launch.beta = wide_ ? static_cast<const void*>(&beta_) : &beta_f_;
+  launch.workspace = workspace_.data() + (256 - reinterpret_cast<std::uintptr_t>(workspace_.data()) % 256);
+  return launch;
+}
+
+Comparison HostCase::verify(const Constraints& constraints, Accumulation accumulation) const {
+  Comparison result = compare(problem_, constraints, accumulation, reference_, output());
+  if (!result.ok) return result;
+  const std::size_t element = size_of(spans(problem_).d.type), begin = zone + shift_;
+  std::vector<bool> written(d_.size());
+  for (std::int64_t at : reference_.at)
+    std::fill_n(written.begin() + static_cast<std::ptrdiff_t>(begin + static_cast<std::size_t>(at) * element), element, true);
+  for (std::size_t i = 0; i < d_.size(); ++i)
+    if (!written[i] && d_[i] != std::byte{untouched}) {
+      result.ok = false;
+      result.message = fmt::format("byte {} from the output's address was written",
+                                   static_cast<std::int64_t>(i) - static_cast<std::int64_t>(begin));
+      break;
+    }
+  return result;
+}
+
+}  // namespace attune::test
