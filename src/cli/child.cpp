@@ -1,0 +1,64 @@
+#include "cli/child.hpp"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <attune/error.hpp>
+
+#include <cerrno>
+#include <system_error>
+
+namespace attune::cli {
+namespace {
+
+[[noreturn]] void fail(int code) {
+  throw Error(Status::internal, "a new process could not be started: " + std::generic_category().message(code));
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  char block[4096];
+  for (;;) {
+    const ssize_t got = read(fd, block, sizeof block);
+    if (got > 0) text.append(block, static_cast<std::size_t>(got));
+    if (got == 0 || (got < 0 && errno != EINTR)) return text;
+  }
+}
+
+}  // namespace
+
+ChildOutput run_self(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words{"attune"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) fail(errno);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  pid_t child = 0;
+  const int error = posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  const std::string text = error == 0 ? read_all(ends[0]) : std::string();
+  close(ends[0]);
+  if (error != 0) fail(error);
+
+  ChildOutput output;
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  output.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    if (end > at) output.lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return output;
+}
+
+}  // namespace attune::cli

@@ -1,0 +1,210 @@
+// Settings, records and the entry for each request; context_miss.cpp holds what happens on a miss.
+#include "context_impl.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/names.hpp"
+#include "tune/plan_file.hpp"
+
+namespace attune {
+inline namespace v0 {
+
+Context::Impl::Impl(Backend backend, const GetEnv& get_env, std::size_t cache_capacity)
+    : backend_(std::move(backend)), device_key_(backend_.runtime->info().key()), cache_(cache_capacity) {
+  std::vector<std::string> warnings;
+  apply_environment(settings_, get_env, warnings);
+  publish();
+  log_.set(settings_.log.get(), nullptr, nullptr);
+  for (const std::string& warning : warnings) warn(warning);
+  if (log_.enabled(LogLevel::info))
+    for (const auto& [name, value] : describe(settings_)) log_.write(LogLevel::info, fmt::format("{} = {}", name, value));
+  if (!settings_.cache_read.get().empty()) read_file(settings_.cache_read.get(), false);
+}
+
+Context::Impl::~Impl() {
+  // Plans may free device memory or loaded code: with the device current, and before its runtime goes.
+  const auto guard = backend_.runtime->guard();
+  cache_.clear();
+}
+
+Settings Context::Impl::settings() const {
+  const std::lock_guard lock(settings_mutex_);
+  return settings_;
+}
+
+void Context::Impl::change(const std::function<void(Settings&)>& edit) {
+  std::string read;
+  {
+    const std::lock_guard lock(settings_mutex_);
+    const std::string before = settings_.cache_read.get();
+    edit(settings_);
+    publish();
+    log_.set(settings_.log.get(), log_callback_, log_user_);
+    if (settings_.cache_read.get() != before) read = settings_.cache_read.get();
+  }
+  if (!read.empty()) read_file(read, false);
+}
+
+void Context::Impl::set_workspace(void* pointer, std::size_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(pointer) % 256 != 0)
+    throw Error(Status::invalid_argument, fmt::format("workspace = {}: must be aligned to 256 bytes", pointer));
+  const std::lock_guard lock(settings_mutex_);
+  caller_workspace_bytes_ = pointer == nullptr ? no_limit : bytes;
+  caller_workspace_.store(pointer, std::memory_order_relaxed);
+  publish();
+}
+
+void Context::Impl::set_log(LogLevel level, LogCallback callback, void* user) {
+  const std::lock_guard lock(settings_mutex_);
+  settings_.log.set(level, Origin::api, "api");
+  log_callback_ = callback;
+  log_user_ = user;
+  log_.set(settings_.log.get(), callback, user);
+}
+
+// Called with settings_mutex_ held, or before anyone else can call.
+void Context::Impl::publish() {
+  Constraints c;
+  c.deterministic = settings_.deterministic.get();
+  c.math = settings_.math.get();
+  c.workspace_limit = round_workspace_limit(std::min(settings_.workspace_limit.get(), caller_workspace_bytes_));
+  constraints_word_.store(pack(c), std::memory_order_relaxed);
+}
+
+Constraints Context::Impl::constraints_for(const Problem& problem) const {
+  return applied_to(problem, unpack(constraints_word_.load(std::memory_order_relaxed)));
+}
+
+Key Context::Impl::key_of(const Problem& problem) const noexcept {
+  Key key;
+  std::visit([&](const auto& p) { make_key(p, constraints_word_.load(std::memory_order_relaxed), key); }, problem);
+  return key;
+}
+
+PlanInfo Context::Impl::tune(const Problem& problem, std::vector<CandidateResult>* report) {
+  validate(problem);
+  return obtain(problem, key_of(problem), Request::tune, false, report).info;
+}
+
+PlanInfo Context::Impl::prepare(const Problem& problem) {
+  PlanInfo info;
+  prepare(problem, info);
+  return info;
+}
+
+std::shared_ptr<const Plan> Context::Impl::prepare(const Problem& problem, PlanInfo& info) {
+  validate(problem);
+  Obtained obtained = obtain(problem, key_of(problem), Request::prepare, false, nullptr);
+  info = std::move(obtained.info);
+  return std::move(obtained.plan);
+}
+
+PlanInfo Context::Impl::plan_for(const Problem& problem) {
+  validate(problem);
+  {
+    other_lookups_.fetch_add(1, std::memory_order_relaxed);
+    const PlanCache::Found found = cache_.find(key_of(problem));
+    if (found) return found->info;
+  }
+  PlanInfo info;
+  if (empty_output(problem)) {
+    info.reason = "nothing to compute";
+    return info;
+  }
+  const auto guard = backend_.runtime->guard();
+  const Problem resolved = resolve(problem);
+  if (scales_only(resolved)) return from_scaling(resolved).info;
+  Situation situation;
+  situation.request = Request::prepare;
+  situation.benchmark = settings().benchmark.get();
+  situation.effort = Effort::quick;
+  return resolve_miss(resolved, constraints_for(problem), situation, nullptr).info;
+}
+
+Stats Context::Impl::stats() const {
+  Stats s;
+  s.misses = misses_.load();
+  s.tuned = tuned_.load();
+  s.candidates_timed = timed_.load();
+  s.candidates_rejected = rejected_.load();
+  s.deferred = deferred_.load();
+  s.replaced = replaced_.load();
+  s.evicted = cache_.evicted();
+  s.entries = cache_.size();
+  const std::uint64_t others = s.misses + other_lookups_.load();
+  const std::uint64_t lookups = cache_.lookups();
+  s.hits = lookups > others ? lookups - others : 0;
+  const std::lock_guard lock(records_mutex_);
+  s.records = records_.size();
+  s.records_skipped = kept_lines_.size() + foreign_records_;
+  return s;
+}
+
+void Context::Impl::read_file(const std::string& path, bool must_exist) {
+  PlanFile file = read_plan_file(path);
+  const std::string problem = !file.error.empty() ? file.error : file.missing && must_exist ? path + ": no such file" : "";
+  if (!problem.empty()) {
+    if (must_exist) throw Error(Status::file_error, problem);
+    warn(problem);
+    return;
+  }
+  for (const std::string& note : file.notes) warn(note);
+  const std::lock_guard lock(records_mutex_);
+  for (Record& record : file.records) {
+    if (record.key.device != device_key_) ++foreign_records_;
+    records_.add(std::move(record));
+  }
+  kept_lines_.insert(kept_lines_.end(), file.kept.begin(), file.kept.end());
+  log_.write(LogLevel::info, fmt::format("{}: {} records, {} lines kept and not used", path, file.records.size(), file.kept.size()));
+}
+
+std::size_t Context::Impl::load(const std::string& path) {
+  const auto count = [&] {
+    const std::lock_guard lock(records_mutex_);
+    return records_.size();
+  };
+  const std::size_t before = count();
+  read_file(path, true);
+  return count() - before;
+}
+
+void Context::Impl::save(const std::string& path) const {
+  std::vector<Record> records;
+  std::vector<std::string> kept;
+  {
+    const std::lock_guard lock(records_mutex_);
+    records_.for_each([&](const Record& record) { records.push_back(record); });
+    kept = kept_lines_;
+  }
+  const std::string error = write_plan_file(path, records, kept);
+  if (!error.empty()) throw Error(Status::file_error, error);
+}
+
+void Context::Impl::keep_record(Record record) {
+  const std::string path = settings().cache_write.get();
+  const std::string error = path.empty() ? std::string() : append_record(path, record);
+  const std::lock_guard lock(records_mutex_);
+  records_.add(std::move(record));
+  if (!error.empty() && !write_warned_) {
+    write_warned_ = true;
+    warn(error + "; plans stay in memory");
+  }
+}
+
+bool Context::Impl::best_record(const Problem& problem, const Constraints& constraints, Record& record, bool& valid) const {
+  const KeyText key = key_text(device_key_, problem, constraints);
+  const auto has_version = [&](const Record& r) {
+    const std::string now = plan_version(backend_.providers, r.plan);
+    return !now.empty() && now == r.version;
+  };
+  const std::lock_guard lock(records_mutex_);
+  const Record* best = records_.best(key, has_version, valid);
+  if (best == nullptr) return false;
+  record = *best;
+  return true;
+}
+
+}  // namespace v0
+}  // namespace attune

@@ -1,0 +1,147 @@
+// The state behind attune::Context, and what the `attune` program needs of it beyond the public interface.
+#pragma once
+
+#include <attune/context.hpp>
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <unordered_set>
+#include <vector>
+
+#include "core/log.hpp"
+#include "core/problem.hpp"
+#include "providers/builtin.hpp"
+#include "tune/key.hpp"
+#include "tune/plan_cache.hpp"
+#include "tune/policy.hpp"
+#include "tune/record.hpp"
+#include "tune/settings.hpp"
+#include "tune/tuner.hpp"
+
+namespace attune {
+inline namespace v0 {
+
+class Context::Impl {
+ public:
+  static constexpr std::size_t default_capacity = 4096;
+
+  /// `get_env` is read once, here.
+  Impl(Backend backend, const GetEnv& get_env, std::size_t cache_capacity = default_capacity);
+  ~Impl();
+  static Context wrap(std::unique_ptr<Impl> impl) noexcept { return Context(std::move(impl)); }
+
+  Runtime& runtime() noexcept { return *backend_.runtime; }
+  const Providers& providers() const noexcept { return backend_.providers; }
+  Log& log() noexcept { return log_; }
+
+  /// The call path: runs the remembered plan, or goes the long way. `launch.c` may be null where beta is zero.
+  template <class P>
+  void call(const P& problem, const Launch& launch) {
+    Key key;
+    make_key(problem, constraints_word_.load(std::memory_order_relaxed), key);
+    {
+      const PlanCache::Found found = cache_.find(key);
+      if (found && run_found(*found.get(), launch)) return;
+    }
+    call_slowly(problem, key, launch);
+  }
+
+  /// As Context::tune; `report` (may be null) receives every candidate when something was timed.
+  PlanInfo tune(const Problem& problem, std::vector<CandidateResult>* report);
+  PlanInfo prepare(const Problem& problem);
+  /// The same, with the plan itself: as the next call would run it.
+  std::shared_ptr<const Plan> prepare(const Problem& problem, PlanInfo& info);
+  PlanInfo plan_for(const Problem& problem);
+  /// The constraints of a problem under the present settings.
+  Constraints constraints_for(const Problem& problem) const;
+
+  /// A copy of the settings.
+  Settings settings() const;
+  /// Changes settings and publishes what the call path reads. Reads the plan file if another one is named.
+  void change(const std::function<void(Settings&)>& edit);
+  void set_workspace(void* pointer, std::size_t bytes);
+  void set_log(LogLevel level, LogCallback callback, void* user);
+
+  Stats stats() const;
+  std::size_t load(const std::string& path);
+  void save(const std::string& path) const;
+
+ private:
+  /// A plan with what is known of it.
+  struct Obtained {
+    std::shared_ptr<const Plan> plan;
+    PlanInfo info;
+    bool deferred = false;
+  };
+
+  bool run_found(const CacheEntry& entry, const Launch& launch) noexcept {
+    if (entry.deferred || !operands_fit(entry, launch)) return false;
+    if (entry.direct) [[likely]]
+      return entry.plan->run(launch) == Status::ok;
+    return run_plan(entry.plan, launch) == Status::ok;
+  }
+  static bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) noexcept {
+    const auto x = reinterpret_cast<std::uintptr_t>(a), y = reinterpret_cast<std::uintptr_t>(b);
+    return x < y + b_bytes && y < x + a_bytes;
+  }
+  /// No operand is null or overlaps the output; call_slowly says which does.
+  static bool operands_fit(const CacheEntry& e, const Launch& l) noexcept {
+    if (l.d == nullptr || (e.a_bytes != 0 && l.a == nullptr) || (e.b_bytes != 0 && l.b == nullptr)) return false;
+    if (overlap(l.a, e.a_bytes, l.d, e.d_bytes) || overlap(l.b, e.b_bytes, l.d, e.d_bytes)) return false;
+    if (e.c_bytes == 0) return true;
+    if (l.c == l.d) return e.in_place;
+    return l.c != nullptr && !overlap(l.c, e.c_bytes, l.d, e.d_bytes);
+  }
+  Key key_of(const Problem& problem) const noexcept;
+  static void check_operands(const Problem& problem, const Launch& launch);
+  Status run_plan(const std::shared_ptr<const Plan>& plan, const Launch& launch) noexcept;
+  void call_slowly(const Problem& problem, const Key& key, const Launch& launch);
+  void run_or_replace(const Problem& problem, const Key& key, const Obtained& obtained, const Launch& launch);
+  Obtained fallback(const Problem& problem, const Constraints& constraints, const Launch& launch, const std::string& failed);
+
+  Obtained obtain(const Problem& problem, const Key& key, Request request, bool capturing, std::vector<CandidateResult>* report);
+  Obtained resolve_miss(const Problem& problem, const Constraints& constraints, Situation situation,
+                        std::vector<CandidateResult>* report);
+  Obtained from_record(const Problem& problem, const Constraints& constraints, const Record& record);
+  Obtained from_default(const Problem& problem, const Constraints& constraints, const Decision& decision);
+  Obtained from_tuning(const Problem& problem, const Constraints& constraints, Effort effort, std::vector<CandidateResult>* report);
+  Obtained from_scaling(const Problem& problem);
+  void remember(const Problem& problem, const Key& key, const Obtained& obtained);
+  void keep_record(Record record);
+  bool best_record(const Problem& problem, const Constraints& constraints, Record& record, bool& valid) const;
+  void read_file(const std::string& path, bool must_exist);
+  void publish();
+  void warn(const std::string& message) const { log_.write(LogLevel::warn, message); }
+
+  Backend backend_;
+  const std::string device_key_;
+  Log log_;
+
+  mutable std::mutex settings_mutex_;  ///< guards what follows
+  Settings settings_;
+  std::size_t caller_workspace_bytes_ = no_limit;
+  LogCallback log_callback_ = nullptr;
+  void* log_user_ = nullptr;
+
+  std::atomic<std::uint64_t> constraints_word_{0};
+  std::atomic<void*> caller_workspace_{nullptr};
+  PlanCache cache_;
+
+  mutable std::mutex records_mutex_;  ///< guards what follows
+  RecordStore records_;
+  std::vector<std::string> kept_lines_;
+  std::uint64_t foreign_records_ = 0;
+  bool write_warned_ = false;
+
+  std::mutex flight_mutex_;  ///< guards in_flight_
+  std::condition_variable flight_ended_;
+  std::unordered_set<Key, KeyHash> in_flight_;
+  std::mutex measure_mutex_;  ///< one measurement at a time on a device
+
+  std::atomic<std::uint64_t> misses_{0}, other_lookups_{0}, tuned_{0}, timed_{0}, rejected_{0}, deferred_{0}, replaced_{0};
+};
+
+}  // namespace v0
+}  // namespace attune

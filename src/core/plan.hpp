@@ -1,0 +1,60 @@
+// A plan: a prepared, launchable configuration of one provider for one problem.
+#pragma once
+
+#include <attune/error.hpp>
+#include <attune/types.hpp>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+namespace attune {
+
+/// What one call brings. GEMM: a, b, c, d. Convolution: a and b are the two inputs in the order of ConvArgs, d the output, and c
+/// the tensor that beta multiplies (d itself when called through the public interface). alpha and beta are never null and have
+/// the problem's compute type; c is not read when the problem's beta case is zero. workspace holds traits().workspace bytes,
+/// aligned to 256.
+struct Launch {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* c = nullptr;
+  void* d = nullptr;
+  const void* alpha = nullptr;
+  const void* beta = nullptr;
+  void* workspace = nullptr;
+  Stream stream = nullptr;
+};
+
+/// How sums are formed; decides the error that a check grants.
+enum class Accumulation : std::uint8_t { plain, tensor_core, transform };
+
+struct PlanTraits {
+  std::size_t workspace = 0;    ///< bytes
+  bool deterministic = true;    ///< the same bits every time
+  bool capturable = true;       ///< may run on a stream that is being captured
+  bool retain_in_graph = false;  ///< a graph that captured it needs the plan alive (it owns loaded code or device memory)
+  Accumulation accumulation = Accumulation::plain;
+};
+
+/// Immutable and thread-safe; holds no operand pointer.
+class Plan {
+ public:
+  virtual ~Plan() = default;
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  /// "provider:variant", readable, sufficient to prepare the plan again.
+  const std::string& id() const noexcept { return id_; }
+  const PlanTraits& traits() const noexcept { return traits_; }
+
+  /// Enqueues the work; waits for nothing and allocates nothing of ours. An error leaves no pending CUDA error behind.
+  virtual Status run(const Launch& launch) const noexcept = 0;
+
+ protected:
+  Plan(std::string id, PlanTraits traits) : id_(std::move(id)), traits_(traits) {}
+
+ private:
+  std::string id_;
+  PlanTraits traits_;
+};
+
+}  // namespace attune

@@ -1,0 +1,67 @@
+// Facts about problems that every layer needs.
+#pragma once
+
+#include <attune/problem.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/constraints.hpp"
+
+namespace attune {
+
+/// The problem with every `packed` replaced by its value and Compute::f32_tf32 by f32; its meaning stays.
+Problem resolve(const Problem& problem);
+
+/// The modes that can matter for the problem's types (tf32 for fp32 operands, reduced reduction for a 16-bit output, transforms
+/// for a convolution); the others are dropped from its constraints, so that they split no keys.
+constexpr MathMode relevant_modes(const GemmProblem& p) noexcept {
+  MathMode modes = MathMode::strict;
+  if (p.a_type == DType::f32 || p.b_type == DType::f32) modes = modes | MathMode::tf32;
+  if (p.c_type == DType::f16 || p.c_type == DType::bf16) modes = modes | MathMode::reduced_reduction;
+  return modes;
+}
+constexpr MathMode relevant_modes(const ConvProblem& p) noexcept {
+  MathMode modes = MathMode::transforms;
+  if (p.x_type == DType::f32 || p.w_type == DType::f32 || p.y_type == DType::f32) modes = modes | MathMode::tf32;
+  const DType out = p.direction == Direction::fwd ? p.y_type : p.direction == Direction::dgrad ? p.x_type : p.w_type;
+  if (out == DType::f16 || out == DType::bf16) modes = modes | MathMode::reduced_reduction;
+  return modes;
+}
+template <class P>
+constexpr MathMode modes_for(const P& p, MathMode allowed) noexcept {
+  if (p.compute == Compute::f32_tf32) allowed = allowed | MathMode::tf32;
+  return allowed & relevant_modes(p);
+}
+
+/// The constraints as they hold for this problem: Compute::f32_tf32 adds MathMode::tf32, irrelevant modes are dropped.
+Constraints applied_to(const Problem& problem, Constraints constraints) noexcept;
+
+std::size_t size_of(DType type) noexcept;
+
+/// No output element exists: the call succeeds and launches nothing.
+bool empty_output(const Problem& problem) noexcept;
+/// Outputs exist, but alpha is zero or no products do: D = beta * C.
+bool scales_only(const Problem& problem) noexcept;
+
+/// Multiplications and additions, counted as two; for ratios and floors.
+double flops(const Problem& problem) noexcept;
+/// Least bytes moved: every input once, every output once, C too where beta is not zero.
+double least_bytes(const Problem& problem) noexcept;
+
+/// The memory that one operand spans, in elements from its address: the last element's offset plus one.
+struct Span {
+  DType type = DType::f32;
+  std::int64_t elements = 0;
+  std::size_t bytes() const noexcept { return static_cast<std::size_t>(elements) * size_of(type); }
+};
+/// Of a valid, resolved problem; c is empty where beta is zero. For a convolution c spans what d spans.
+struct Spans {
+  Span a, b, c, d;
+};
+Spans spans(const Problem& problem) noexcept;
+
+/// The largest power of two, at most 16, that divides the address.
+int alignment_of(const void* pointer) noexcept;
+
+}  // namespace attune

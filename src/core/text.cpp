@@ -1,0 +1,194 @@
+// The text form of problems and constraints.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <vector>
+
+#include "core/constraints.hpp"
+#include "core/names.hpp"
+#include "core/problem_fields.hpp"
+
+namespace attune {
+namespace {
+
+class Writer {
+ public:
+  explicit Writer(std::string op) : text_(std::move(op)) {}
+
+  template <class E>
+    requires std::is_enum_v<E>
+  void field(const char* name, E value, E standard) {
+    if (value != standard) word(name, std::string(name_of(value)));
+  }
+  void field(const char* name, std::int64_t value, std::int64_t standard) {
+    if (value != packed && value != standard) word(name, std::to_string(value));
+  }
+  void dims(const char* name, const Dims& dims) { word(name, join(dims.size, dims.count < 5 ? dims.count : 5)); }
+  void list(const char* name, const std::int64_t* values, int count, const std::int64_t* standard) {
+    std::int64_t actual[5];
+    bool same = true;
+    for (int i = 0; i < count; ++i) {
+      actual[i] = resolved(values[i], standard[i]);
+      same = same && actual[i] == standard[i];
+    }
+    if (!same) word(name, join(actual, count));
+  }
+  template <class Fill>
+  void strides(const char* name, const std::int64_t* values, int count, Fill&& fill) {
+    std::int64_t standard[5];
+    fill(standard);
+    list(name, values, count, standard);
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  void word(const char* name, const std::string& value) { text_ += fmt::format(" {}={}", name, value); }
+  static std::string join(const std::int64_t* values, int count) {
+    return fmt::format("{}", fmt::join(values, values + count, ","));
+  }
+  std::string text_;
+};
+
+[[noreturn]] void refuse(std::string_view word, const std::string& why) {
+  throw Error(Status::invalid_argument, fmt::format("problem text: '{}': {}", word.substr(0, 64), why));
+}
+
+struct Word {
+  std::string_view text, name, value;
+  bool used = false;
+};
+
+class Parser {
+ public:
+  explicit Parser(std::vector<Word>& words) : words_(words) {}
+
+  template <class E>
+    requires std::is_enum_v<E>
+  void field(const char* name, E& value, E standard) {
+    value = standard;
+    if (const Word* word = find(name)) {
+      const auto parsed = from_name<E>(word->value);
+      if (!parsed) refuse(word->text, "accepted are " + accepted<E>());
+      value = *parsed;
+    }
+  }
+  template <std::integral I>
+  void field(const char* name, I& value, I standard) {
+    value = standard;
+    if (const Word* word = find(name)) value = number<I>(*word, word->value);
+  }
+  void dims(const char* name, Dims& dims) {
+    dims = Dims();
+    const Word* word = find(name);
+    if (word == nullptr) refuse(name, "is missing");
+    dims.count = numbers(*word, dims.size, 5);
+  }
+  void list(const char* name, std::int64_t* values, int count, const std::int64_t* standard) {
+    for (int i = 0; i < count; ++i) values[i] = standard[i];
+    if (const Word* word = find(name))
+      if (numbers(*word, values, count) != count) refuse(word->text, fmt::format("needs {} values", count));
+  }
+  template <class Fill>
+  void strides(const char* name, std::int64_t* values, int count, Fill&& fill) {
+    std::int64_t standard[5];
+    fill(standard);
+    list(name, values, count, standard);
+  }
+
+ private:
+  const Word* find(std::string_view name) {
+    for (Word& word : words_)
+      if (word.name == name) {
+        word.used = true;
+        return &word;
+      }
+    return nullptr;
+  }
+  template <std::integral I>
+  static I number(const Word& word, std::string_view text) {
+    I value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size()) refuse(word.text, "not a number");
+    return value;
+  }
+  static int numbers(const Word& word, std::int64_t* values, int most) {
+    int count = 0;
+    std::string_view rest = word.value;
+    for (;;) {
+      const std::size_t comma = rest.find(',');
+      if (count == most) refuse(word.text, fmt::format("more than {} values", most));
+      values[count++] = number<std::int64_t>(word, rest.substr(0, comma));
+      if (comma == std::string_view::npos) return count;
+      rest.remove_prefix(comma + 1);
+    }
+  }
+  std::vector<Word>& words_;
+};
+
+template <class P>
+Problem parse_fields(std::vector<Word>& words) {
+  P problem;
+  visit_fields(problem, Parser(words));
+  for (std::size_t i = 1; i < words.size(); ++i)
+    if (!words[i].used) refuse(words[i].text, words[i].value.empty() ? "not name=value" : "unknown, or given twice");
+  return problem;
+}
+
+}  // namespace
+
+inline namespace v0 {
+
+std::string to_string(const Problem& problem) {
+  return std::visit(
+      [](const auto& p) {
+        Writer writer(std::is_same_v<std::decay_t<decltype(p)>, GemmProblem> ? "gemm" : "conv");
+        visit_fields(p, writer);
+        return writer.take();
+      },
+      problem);
+}
+
+Problem parse_problem(std::string_view text) {
+  std::vector<Word> words;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t begin = text.find_first_not_of(" \t\r", at);
+    if (begin == std::string_view::npos) break;
+    const std::size_t end = std::min(text.find_first_of(" \t\r", begin), text.size());
+    const std::string_view word = text.substr(begin, end - begin);
+    const std::size_t equals = word.find('=');
+    words.push_back({word, word.substr(0, equals), equals == std::string_view::npos ? "" : word.substr(equals + 1)});
+    at = end;
+  }
+  if (words.empty()) refuse("", "empty; starts with gemm or conv");
+  if (words[0].text == "gemm") return parse_fields<GemmProblem>(words);
+  if (words[0].text == "conv") return parse_fields<ConvProblem>(words);
+  refuse(words[0].text, "unknown op; accepted are gemm, conv");
+}
+
+}  // namespace v0
+
+namespace {
+struct ModeName {
+  MathMode mode;
+  const char* name;
+};
+constexpr ModeName mode_names[] = {
+    {MathMode::tf32, "tf32"}, {MathMode::reduced_reduction, "reduced_reduction"}, {MathMode::transforms, "transforms"}};
+}  // namespace
+
+std::string to_text(MathMode modes) {
+  std::string text;
+  for (const auto& [mode, name] : mode_names)
+    if (any(modes & mode)) text += (text.empty() ? "" : ",") + std::string(name);
+  return text.empty() ? "strict" : text;
+}
+
+std::string to_text(const Constraints& c) {
+  std::string text = fmt::format("math={}", to_text(c.math));
+  text += c.workspace_limit == no_limit ? " workspace=none" : fmt::format(" workspace={}MiB", c.workspace_limit / mebibyte);
+  if (c.deterministic) text += " deterministic";
+  if (c.sm_count != 0) text += fmt::format(" sms={}", c.sm_count);
+  return text;
+}
+
+}  // namespace attune

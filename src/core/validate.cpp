@@ -1,0 +1,203 @@
+// Refuses what is not a problem: every message names the argument and its value.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/names.hpp"
+#include "core/problem.hpp"
+#include "core/problem_fields.hpp"
+
+namespace attune {
+namespace {
+
+template <class... Args>
+[[noreturn]] void refuse(Status status, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(status, fmt::format(format, std::forward<Args>(args)...));
+}
+
+constexpr std::int64_t saturated = std::numeric_limits<std::int64_t>::max();
+
+void at_least(const char* name, std::int64_t value, std::int64_t least) {
+  if (value < least) refuse(Status::invalid_argument, "{} = {}: must be at least {}", name, value, least);
+}
+
+void check_type(const char* name, DType type) {
+  if (!is_known(type)) refuse(Status::invalid_argument, "{} = {}: unknown data type", name, static_cast<int>(type));
+  if (type == DType::f8_e4m3 || type == DType::f8_e5m2)
+    refuse(Status::unsupported, "{} = {}: fp8 is reserved for a later version", name, name_of(type));
+}
+
+void check_compute(Compute compute, DType out, std::initializer_list<DType> types) {
+  if (!is_known(compute)) refuse(Status::invalid_argument, "compute = {}: unknown", static_cast<int>(compute));
+  bool doubles = out == DType::f64;
+  for (DType type : types) doubles = doubles || type == DType::f64;
+  for (DType type : types)
+    if ((type == DType::f64) != doubles || (out == DType::f64) != doubles)
+      refuse(Status::unsupported, "data types: f64 mixed with another type is reserved");
+  if (doubles != (compute == Compute::f64))
+    refuse(Status::invalid_argument, "compute = {}: f64 operands need f64, all others f32 or f32_tf32", name_of(compute));
+}
+
+void check_scalar(const char* name, Scalar scalar) {
+  if (!is_known(scalar)) refuse(Status::invalid_argument, "{} = {}: unknown scalar case", name, static_cast<int>(scalar));
+}
+
+void check_alignment(const char* name, int align, DType type) {
+  const bool power = align == 1 || align == 2 || align == 4 || align == 8 || align == 16;
+  if (!power) refuse(Status::invalid_argument, "{} = {}: must be 1, 2, 4, 8 or 16", name, align);
+  if (static_cast<std::size_t>(align) < size_of(type))
+    refuse(Status::invalid_argument, "{} = {}: the address is not aligned to its {} elements", name, align, name_of(type));
+}
+
+/// The last element's byte offset must be representable.
+void check_span(const char* name, const std::int64_t* size, const std::int64_t* stride, int count, DType type) {
+  std::int64_t last = 0;
+  for (int i = 0; i < count; ++i) {
+    if (size[i] == 0) return;
+    const std::int64_t reach = saturating_mul(size[i] - 1, stride[i]);
+    if (reach == saturated || __builtin_add_overflow(last, reach, &last))
+      refuse(Status::invalid_argument, "{}: its extent overflows 64 bits", name);
+  }
+  if (saturating_mul(last + 1, static_cast<std::int64_t>(size_of(type))) == saturated)
+    refuse(Status::invalid_argument, "{}: its extent overflows 64 bits", name);
+}
+
+struct Matrix {
+  const char* name;
+  const char* ld_name;
+  const char* stride_name;
+  std::int64_t rows, cols, ld, stride;
+  DType type;
+};
+
+void check_matrix(const Matrix& x, std::int64_t batch) {
+  if (x.ld < std::max<std::int64_t>(1, x.rows))
+    refuse(Status::invalid_argument, "{} = {}: must be at least {}, the rows of {}", x.ld_name, x.ld,
+           std::max<std::int64_t>(1, x.rows), x.name);
+  if (x.stride < 0) refuse(Status::invalid_argument, "{} = {}: must not be negative", x.stride_name, x.stride);
+  const std::int64_t size[3] = {x.rows, x.cols, batch}, stride[3] = {1, x.ld, x.stride};
+  check_span(x.name, size, stride, 3, x.type);
+}
+
+void check(const GemmProblem& given) {
+  for (const auto& [name, op] : {std::pair("op_a", given.op_a), std::pair("op_b", given.op_b)}) {
+    if (!is_known(op)) refuse(Status::invalid_argument, "{} = {}: unknown operation", name, static_cast<int>(op));
+    if (op == Op::C) refuse(Status::unsupported, "{} = C: the conjugate transpose is reserved", name);
+  }
+  at_least("m", given.m, 0);
+  at_least("n", given.n, 0);
+  at_least("k", given.k, 0);
+  at_least("batch", given.batch, 0);
+  check_type("a_type", given.a_type);
+  check_type("b_type", given.b_type);
+  check_type("c_type", given.c_type);
+  check_compute(given.compute, given.c_type, {given.a_type, given.b_type});
+  check_scalar("alpha", given.alpha);
+  check_scalar("beta", given.beta);
+  check_alignment("align_a", given.align_a, given.a_type);
+  check_alignment("align_b", given.align_b, given.b_type);
+  check_alignment("align_c", given.align_c, given.c_type);
+  check_alignment("align_d", given.align_d, given.c_type);
+
+  const Problem filled = resolve(given);
+  const GemmProblem& p = std::get<GemmProblem>(filled);
+  const bool na = p.op_a == Op::N, nb = p.op_b == Op::N;
+  check_matrix({"A", "lda", "stride_a", na ? p.m : p.k, na ? p.k : p.m, p.lda, p.stride_a, p.a_type}, p.batch);
+  check_matrix({"B", "ldb", "stride_b", nb ? p.k : p.n, nb ? p.n : p.k, p.ldb, p.stride_b, p.b_type}, p.batch);
+  check_matrix({"C", "ldc", "stride_c", p.m, p.n, p.ldc, p.stride_c, p.c_type}, p.batch);
+  check_matrix({"D", "ldd", "stride_d", p.m, p.n, p.ldd, p.stride_d, p.c_type}, p.batch);
+  // Matrices that overlap would be written by several problems at once, in no order.
+  if (p.batch > 1 && p.m > 0 && p.n > 0 && p.stride_d < p.m + (p.n - 1) * p.ldd &&
+      !(p.stride_d >= p.m && saturating_mul(p.batch - 1, p.stride_d) + p.m <= p.ldd))
+    refuse(Status::invalid_argument, "stride_d = {}: the {} output matrices overlap", p.stride_d, p.batch);
+}
+
+/// Distinct elements of an output must have distinct addresses: sorted by stride, each must step past all smaller ones.
+void check_no_overlap(const char* name, const Dims& dims, const std::int64_t* stride) {
+  int order[5] = {0, 1, 2, 3, 4};
+  std::sort(order, order + dims.count, [&](int i, int j) { return stride[i] < stride[j]; });
+  std::int64_t reach = 0;
+  for (int o = 0; o < dims.count; ++o) {
+    const int i = order[o];
+    if (dims.size[i] <= 1) continue;
+    if (stride[i] <= reach)
+      refuse(Status::invalid_argument, "{} strides: stride {} of dimension {} makes elements overlap", name, stride[i], i);
+    reach += (dims.size[i] - 1) * stride[i];
+  }
+}
+
+void check_tensor(const char* name, const Dims& dims, const std::int64_t* stride, DType type) {
+  for (int i = 0; i < dims.count; ++i)
+    if (stride[i] < 0) refuse(Status::invalid_argument, "{}_stride[{}] = {}: must not be negative", name, i, stride[i]);
+  check_span(name, dims.size, stride, dims.count, type);
+}
+
+void check(const ConvProblem& given) {
+  if (!is_known(given.direction))
+    refuse(Status::invalid_argument, "direction = {}: unknown", static_cast<int>(given.direction));
+  if (!is_known(given.layout)) refuse(Status::invalid_argument, "layout = {}: unknown", static_cast<int>(given.layout));
+  if (given.x.count < 3 || given.x.count > 5)
+    refuse(Status::invalid_argument, "x has {} extents: must be 3 to 5 (N, C, then 1 to 3 spatial ones)", given.x.count);
+  if (given.w.count != given.x.count)
+    refuse(Status::invalid_argument, "w has {} extents: must be {}, as x has", given.w.count, given.x.count);
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  for (int i = 0; i < given.x.count; ++i) {
+    at_least(fmt::format("x[{}]", i).c_str(), given.x.size[i], 0);
+    at_least(fmt::format("w[{}]", i).c_str(), given.w.size[i], i < 2 ? 0 : 1);
+    if (given.x.size[i] > most) refuse(Status::invalid_argument, "x[{}] = {}: must be below 2^31", i, given.x.size[i]);
+    if (given.w.size[i] > most) refuse(Status::invalid_argument, "w[{}] = {}: must be below 2^31", i, given.w.size[i]);
+  }
+  at_least("groups", given.groups, 1);
+  if (given.x.size[1] % given.groups != 0)
+    refuse(Status::invalid_argument, "groups = {}: does not divide C = {}", given.groups, given.x.size[1]);
+  if (given.w.size[0] % given.groups != 0)
+    refuse(Status::invalid_argument, "groups = {}: does not divide K = {}", given.groups, given.w.size[0]);
+  if (given.w.size[1] != given.x.size[1] / given.groups)
+    refuse(Status::invalid_argument, "w[1] = {}: must be C / groups = {}", given.w.size[1], given.x.size[1] / given.groups);
+  for (int i = 0; i < given.spatial(); ++i) {
+    const auto bounded = [&](const char* name, std::int64_t value, std::int64_t least) {
+      at_least(fmt::format("{}[{}]", name, i).c_str(), value, least);
+      if (value > most) refuse(Status::invalid_argument, "{}[{}] = {}: must be below 2^31", name, i, value);
+    };
+    bounded("pad.before", given.pad.before[i], 0);
+    bounded("pad.after", given.pad.after[i], 0);
+    bounded("stride", given.stride[i], 1);
+    bounded("dilation", given.dilation[i], 1);
+    const std::int64_t reach = given.dilation[i] * (given.w.size[i + 2] - 1) + 1;
+    const std::int64_t padded = given.x.size[i + 2] + given.pad.before[i] + given.pad.after[i];
+    if (reach > padded)
+      refuse(Status::invalid_argument, "w[{}] = {}: the dilated filter, {}, is larger than the padded input, {}", i + 2,
+             given.w.size[i + 2], reach, padded);
+  }
+  check_type("x_type", given.x_type);
+  check_type("w_type", given.w_type);
+  check_type("y_type", given.y_type);
+  check_compute(given.compute, given.y_type, {given.x_type, given.w_type});
+  check_scalar("alpha", given.alpha);
+  check_scalar("beta", given.beta);
+  check_alignment("align_x", given.align_x, given.x_type);
+  check_alignment("align_w", given.align_w, given.w_type);
+  check_alignment("align_y", given.align_y, given.y_type);
+
+  const Problem filled = resolve(given);
+  const ConvProblem& p = std::get<ConvProblem>(filled);
+  check_tensor("x", p.x, p.x_stride, p.x_type);
+  check_tensor("w", p.w, p.w_stride, p.w_type);
+  check_tensor("y", p.y(), p.y_stride, p.y_type);
+  switch (p.direction) {
+    case Direction::fwd: check_no_overlap("y", p.y(), p.y_stride); break;
+    case Direction::dgrad: check_no_overlap("x", p.x, p.x_stride); break;
+    case Direction::wgrad: check_no_overlap("w", p.w, p.w_stride); break;
+  }
+}
+
+}  // namespace
+
+inline namespace v0 {
+
+void validate(const Problem& problem) {
+  std::visit([](const auto& p) { check(p); }, problem);
+}
+
+}  // namespace v0
+}  // namespace attune

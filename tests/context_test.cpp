@@ -1,0 +1,385 @@
+// The call path from end to end on scripted candidates: tuning once, remembering, capture, failure, files, limits.
+#include <gtest/gtest.h>
+
+#include <attune/attune.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "context_impl.hpp"
+#include "support/scripted.hpp"
+
+namespace attune {
+namespace {
+
+using test::Journal;
+using test::Script;
+
+const char* no_environment(const char*) { return nullptr; }
+
+struct Fixture {
+  std::shared_ptr<Journal> journal = std::make_shared<Journal>();
+  std::vector<Script> scripts = {{"default", {20}}, {"fast", {10}}};
+  std::vector<std::string> messages;
+
+  Context make(std::string version = "1", std::size_t capacity = 64, GetEnv env = no_environment) {
+    return Context::Impl::wrap(std::make_unique<Context::Impl>(test::scripted_backend(scripts, journal, std::move(version)), env, capacity));
+  }
+  void listen(Context& ctx, LogLevel level = LogLevel::warn) {
+    ctx.set_log(level, [](LogLevel, const char* m, void* user) { static_cast<Fixture*>(user)->messages.push_back(m); }, this);
+  }
+  int runs(const std::string& id) { return journal->runs.count(id) ? journal->runs[id] : 0; }
+};
+
+alignas(64) float a[64 * 64], b[64 * 64], d[64 * 64];
+const GemmProblem problem(Op::N, Op::N, 64, 64, 64, DType::f32);
+
+struct TempFolder {
+  std::filesystem::path path;
+  TempFolder() {
+    char name[] = "/tmp/attune_test_XXXXXX";
+    path = mkdtemp(name);
+  }
+  ~TempFolder() { std::filesystem::remove_all(path); }
+  std::string file(const char* name = "plans.jsonl") const { return path / name; }
+};
+
+TEST(Context, TunesOnceThenHits) {
+  Fixture f;
+  Context ctx = f.make();
+  for (int i = 0; i < 5; ++i) tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.journal->trials, 1);
+  EXPECT_EQ(f.runs("fake:fast"), 5) << "the caller's operands see the winner alone, once a call";
+  EXPECT_EQ(f.runs("fake:default"), 0);
+  const Stats s = ctx.stats();
+  EXPECT_EQ(s.hits, 4u);
+  EXPECT_EQ(s.misses, 1u);
+  EXPECT_EQ(s.tuned, 1u);
+  EXPECT_EQ(s.candidates_timed, 2u);
+  const PlanInfo info = ctx.plan_for(problem);
+  EXPECT_EQ(info.plan, "fake:fast");
+  EXPECT_EQ(info.source, Source::tuned);
+  EXPECT_EQ(info.default_plan, "fake:default");
+  EXPECT_EQ(info.time_us, 10);
+  EXPECT_EQ(info.default_us, 20);
+}
+
+TEST(Context, EveryFormOfGemmIsTheSameProblem) {
+  Fixture f;
+  Context ctx = f.make();
+  const float one = 1, zero = 0;
+  tuned_gemm(ctx, problem, {a, b, d});
+  tuned_gemm(ctx, Op::N, Op::N, 64, 64, 64, &one, a, DType::f32, 64, b, DType::f32, 64, &zero, d, DType::f32, 64, Compute::f32);
+  tuned_gemm_strided_batched(ctx, Op::N, Op::N, 64, 64, 64, &one, a, DType::f32, 64, 4096, b, DType::f32, 64, 4096, &zero, d, DType::f32,
+                             64, 4096, 1, Compute::f32);
+  tuned_gemm_row_major(ctx, Op::N, Op::N, 64, 64, 64, &one, a, DType::f32, 64, b, DType::f32, 64, &zero, d, DType::f32, 64, Compute::f32);
+  tuned_gemm(ctx, GemmProblem::row_major(Op::N, Op::N, 64, 64, 64, DType::f32), GemmArgs::row_major(a, b, d));
+  EXPECT_EQ(f.journal->trials, 1);
+  EXPECT_EQ(f.runs("fake:fast"), 5);
+}
+
+TEST(Context, BadArgumentsAreRefusedAndLeaveNothing) {
+  Fixture f;
+  Context ctx = f.make();
+  const float one = 1, zero = 0;
+  const auto refused = [&](auto call, const char* part) {
+    try {
+      call();
+      ADD_FAILURE() << part;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.status(), Status::invalid_argument);
+      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+    }
+  };
+  refused([&] { tuned_gemm(ctx, problem, {nullptr, b, d}); }, "A: is null");
+  refused([&] { tuned_gemm(ctx, problem, {a, nullptr, d}); }, "B: is null");
+  refused([&] { tuned_gemm(ctx, problem, {a, b, nullptr}); }, "D: is null");
+  refused([&] { tuned_gemm(ctx, problem, {a, b, a}); }, "D: overlaps A");
+  refused([&] { tuned_gemm(ctx, problem, {a, b, nullptr, d, &one, &one}); }, "C: is null");
+  refused([&] { tuned_gemm(ctx, problem, {a, b, d + 4, d, &one, &one}); }, "overlaps C");
+  refused([&] { tuned_gemm(ctx, problem, {reinterpret_cast<char*>(a) + 1, b, d}); }, "align_a = 1");
+  refused([&] {
+    tuned_gemm(ctx, Op::N, Op::N, 64, 64, 64, &one, a, DType::f32, 63, b, DType::f32, 64, &zero, d, DType::f32, 64, Compute::f32);
+  }, "lda = 63");
+  refused([&] {
+    tuned_gemm(ctx, Op::N, Op::N, 64, 64, 64, nullptr, a, DType::f32, 64, b, DType::f32, 64, &zero, d, DType::f32, 64, Compute::f32);
+  }, "alpha is null");
+  refused([&] { tuned_conv(ctx, ConvProblem(Direction::fwd, {1, 3, 8, 8}, {4, 2, 3, 3}), ConvArgs::fwd(a, b, d)); }, "w[1] = 2");
+  EXPECT_EQ(ctx.stats().entries, 0u);
+  EXPECT_EQ(f.journal->trials, 0);
+  EXPECT_TRUE(f.journal->runs.empty());
+  // The same holds warm.
+  tuned_gemm(ctx, problem, {a, b, d});
+  refused([&] { tuned_gemm(ctx, problem, {a, b, a}); }, "D: overlaps A");
+  refused([&] { tuned_gemm(ctx, problem, {nullptr, b, d}); }, "A: is null");
+  EXPECT_EQ(f.runs("fake:fast"), 1);
+}
+
+TEST(Context, TheNonThrowingFormReturnsTheCodeAndKeepsTheMessage) {
+  Fixture f;
+  Context ctx = f.make();
+  EXPECT_EQ(tuned_gemm(ctx, problem, {a, b, d}, nullptr, std::nothrow), Status::ok);
+  EXPECT_EQ(tuned_gemm(ctx, problem, {nullptr, b, d}, nullptr, std::nothrow), Status::invalid_argument);
+  EXPECT_STREQ(last_error_message(), "A: is null");
+  GemmProblem complex = problem;
+  complex.op_a = Op::C;
+  EXPECT_EQ(tuned_gemm(ctx, complex, {a, b, d}, nullptr, std::nothrow), Status::unsupported);
+}
+
+TEST(Context, EmptyProblemsSucceedWithoutLaunchOrEntry) {
+  Fixture f;
+  Context ctx = f.make();
+  for (auto [m, n, batch] : {std::tuple(0, 4, 1), std::tuple(4, 0, 1), std::tuple(4, 4, 0)}) {
+    GemmProblem p(Op::N, Op::N, m, n, 8, DType::f32);
+    p.batch = batch;
+    EXPECT_NO_THROW(tuned_gemm(ctx, p, {nullptr, nullptr, nullptr}));
+  }
+  tuned_conv(ctx, ConvProblem(Direction::fwd, {0, 4, 8, 8}, {4, 4, 3, 3}), ConvArgs::fwd(nullptr, b, nullptr));
+  EXPECT_TRUE(f.journal->runs.empty());
+  EXPECT_EQ(ctx.stats().entries, 0u);
+}
+
+TEST(Context, NoProductsOrAlphaZeroScaleC) {
+  Fixture f;
+  Context ctx = f.make();
+  const float zero = 0, two = 2;
+  tuned_gemm(ctx, GemmProblem(Op::N, Op::N, 64, 64, 0, DType::f32), {nullptr, nullptr, d, d, nullptr, &two});
+  tuned_gemm(ctx, problem, {a, b, d, d, &zero, &two});
+  tuned_conv(ctx, ConvProblem(Direction::wgrad, {0, 4, 8, 8}, {4, 4, 3, 3}), ConvArgs::wgrad(nullptr, nullptr, d));
+  EXPECT_EQ(f.journal->scale_runs, 3);
+  EXPECT_EQ(f.journal->trials, 0);
+}
+
+TEST(Context, SixteenThreadsOneColdKeyOneTuning) {
+  Fixture f;
+  Context ctx = f.make();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 16; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 50; ++i) tuned_gemm(ctx, problem, {a, b, d});
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(f.journal->trials, 1);
+  EXPECT_EQ(f.runs("fake:fast"), 800);
+}
+
+TEST(Context, AColdKeyUnderCaptureRunsTheDefaultAndIsTunedLater) {
+  Fixture f;
+  Context ctx = f.make();
+  f.journal->capturing = true;
+  tuned_gemm(ctx, problem, {a, b, d});
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.runs("fake:default"), 2);
+  EXPECT_EQ(f.journal->trials, 0);
+  EXPECT_EQ(ctx.plan_for(problem).source, Source::deferred);
+  EXPECT_EQ(ctx.stats().deferred, 1u);
+  f.journal->capturing = false;
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.journal->trials, 1);
+  EXPECT_EQ(f.runs("fake:fast"), 1);
+}
+
+TEST(Context, ACapturingThreadDoesNotWaitForATuningOne) {
+  Fixture f;
+  Context ctx = f.make();
+  bool inside = false;
+  f.journal->on_check = [&] {
+    if (inside) return;
+    inside = true;
+    f.journal->capturing = true;
+    std::thread other([&] { tuned_gemm(ctx, problem, {a, b, d}); });
+    other.join();  // would wait for ever
+    f.journal->capturing = false;
+  };
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_TRUE(inside);
+  EXPECT_EQ(f.runs("fake:default"), 1);
+  EXPECT_EQ(f.runs("fake:fast"), 1);
+}
+
+TEST(Context, BenchmarkOffTimesNothing) {
+  Fixture f;
+  Context ctx = f.make();
+  ctx.set_benchmark(false);
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.runs("fake:default"), 1);
+  EXPECT_EQ(f.journal->trials, 0);
+  EXPECT_EQ(ctx.plan_for(problem).source, Source::default_plan);
+  ctx.set_benchmark(true);
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.journal->trials, 0) << "a key keeps its plan";
+  EXPECT_EQ(ctx.tune(problem).source, Source::tuned) << "unless asked";
+}
+
+TEST(Context, APlanThatFailsLaterIsReplacedAndTheCallSucceeds) {
+  Fixture f;
+  f.scripts[1].fails_to_run = true;
+  Context ctx = f.make();
+  f.listen(ctx);
+  for (int i = 0; i < 3; ++i) tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.runs("fake:default"), 3);
+  EXPECT_EQ(f.runs("fake:fast"), 1) << "not tried again";
+  EXPECT_EQ(f.journal->trials, 1) << "nothing is timed again";
+  EXPECT_EQ(ctx.stats().replaced, 1u);
+  ASSERT_EQ(f.messages.size(), 1u);
+  EXPECT_NE(f.messages[0].find("fake:fast failed"), std::string::npos);
+}
+
+TEST(Context, ADeniedWorkspaceStillGivesAnAnswerAndCostsNothingForGood) {
+  Fixture f;
+  f.scripts = {{"frugal", {30}}, {"hungry", {10}}};
+  f.scripts[1].traits.workspace = mebibyte;
+  Context ctx = f.make();
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.runs("fake:hungry"), 1);
+  f.journal->deny_workspace = true;
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.runs("fake:frugal"), 1);
+  f.journal->deny_workspace = false;
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.runs("fake:hungry"), 2);
+}
+
+TEST(Context, NobodyCanIsAClearError) {
+  Fixture f;
+  f.scripts = {{"only", {1}, Outcome::wrong}};
+  Context ctx = f.make();
+  try {
+    tuned_gemm(ctx, problem, {a, b, d});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), Status::unsupported);
+    EXPECT_NE(std::string(e.what()).find("fake:only wrong"), std::string::npos) << e.what();
+  }
+  EXPECT_EQ(ctx.stats().entries, 0u);
+}
+
+TEST(Context, ANewProcessReadsTheFileAndTimesNothing) {
+  Fixture f;
+  const TempFolder folder;
+  {
+    Context ctx = f.make();
+    ctx.set_plan_file(folder.file());
+    EXPECT_EQ(ctx.tune(problem).source, Source::tuned);
+    EXPECT_EQ(ctx.tune(problem).source, Source::memory);
+    EXPECT_EQ(ctx.tune(problem).timed, 0);
+  }
+  Context ctx = f.make();
+  ctx.set_plan_file(folder.file());
+  const PlanInfo info = ctx.tune(problem);
+  EXPECT_EQ(info.source, Source::file);
+  EXPECT_EQ(info.plan, "fake:fast");
+  EXPECT_EQ(info.timed, 0);
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.journal->trials, 1);
+}
+
+TEST(Context, ARecordOfAnotherVersionIsStaleAndTunedAgain) {
+  Fixture f;
+  const TempFolder folder;
+  {
+    Context ctx = f.make("1");
+    ctx.set_plan_file(folder.file());
+    ctx.tune(problem);
+  }
+  Context off = f.make("2");
+  off.set_benchmark(false);
+  off.set_plan_file(folder.file());
+  EXPECT_EQ(off.plan_for(problem).source, Source::stale);
+  Context on = f.make("2");
+  on.set_plan_file(folder.file());
+  EXPECT_EQ(on.tune(problem).source, Source::tuned);
+  EXPECT_EQ(f.journal->trials, 2);
+  // And the first version's record is still there for whoever has that version.
+  Context back = f.make("1");
+  back.set_plan_file(folder.file());
+  EXPECT_EQ(back.tune(problem).source, Source::file);
+}
+
+TEST(Context, AFileThatCannotBeWrittenIsOneWarning) {
+  Fixture f;
+  Context ctx = f.make();
+  f.listen(ctx);
+  ctx.set_plan_file("/nonexistent-folder/plans.jsonl");
+  for (std::int64_t m = 8; m < 12; ++m) ctx.tune(GemmProblem(Op::N, Op::N, m, 8, 8, DType::f32));
+  EXPECT_EQ(ctx.stats().tuned, 4u);
+  EXPECT_EQ(f.messages.size(), 1u);
+}
+
+TEST(Context, AnEvictedKeyKeepsItsPlanWithoutTiming) {
+  Fixture f;
+  Context ctx = f.make("1", 2);
+  for (std::int64_t m = 1; m <= 6; ++m) ctx.tune(GemmProblem(Op::N, Op::N, m, 8, 8, DType::f32));
+  EXPECT_EQ(ctx.stats().entries, 2u);
+  EXPECT_EQ(f.journal->trials, 6);
+  const PlanInfo again = ctx.tune(GemmProblem(Op::N, Op::N, 1, 8, 8, DType::f32));
+  EXPECT_EQ(again.source, Source::memory);
+  EXPECT_EQ(again.plan, "fake:fast");
+  EXPECT_EQ(f.journal->trials, 6);
+}
+
+TEST(Context, AHigherEffortTunesAgainOnlyWhenAsked) {
+  Fixture f;
+  Context ctx = f.make();
+  ctx.set_effort(Effort::quick);
+  tuned_gemm(ctx, problem, {a, b, d});
+  ctx.set_effort(Effort::exhaustive);
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.journal->trials, 1);
+  EXPECT_EQ(ctx.tune(problem).source, Source::tuned);
+  EXPECT_EQ(f.journal->trials, 2);
+}
+
+TEST(Context, PrepareTimesNothing) {
+  Fixture f;
+  Context ctx = f.make();
+  EXPECT_EQ(ctx.prepare(problem).source, Source::deferred);
+  EXPECT_EQ(f.journal->trials, 0);
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.journal->trials, 1);
+}
+
+TEST(Context, TheCallersWorkspaceLimitsThePlans) {
+  Fixture f;
+  f.scripts = {{"frugal", {30}}, {"hungry", {10}}};
+  f.scripts[1].traits.workspace = 2 * mebibyte;
+  Context ctx = f.make();
+  alignas(256) static char memory[512];
+  EXPECT_THROW(ctx.set_workspace(memory + 1, 100), Error);
+  ctx.set_workspace(memory, sizeof memory);
+  EXPECT_EQ(ctx.tune(problem).plan, "fake:frugal");
+  ctx.set_workspace(nullptr, 0);
+  EXPECT_EQ(ctx.tune(problem).plan, "fake:hungry");
+  EXPECT_EQ(ctx.workspace_size(problem), 2 * mebibyte);
+}
+
+TEST(Context, TheEnvironmentBeatsTheProgram) {
+  Fixture f;
+  Context ctx = f.make("1", 64, [](const char* name) -> const char* {
+    return std::string(name) == "ATTUNE_BENCHMARK" ? "off" : nullptr;
+  });
+  ctx.set_benchmark(true);
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.journal->trials, 0);
+}
+
+TEST(Context, SaveLoadAndMergeCarryRecords) {
+  Fixture f;
+  const TempFolder folder;
+  Context ctx = f.make();
+  ctx.tune(problem);
+  ctx.save(folder.file("a"));
+  ctx.tune(GemmProblem(Op::T, Op::N, 64, 64, 64, DType::f32));
+  ctx.save(folder.file("b"));
+  Context::merge(folder.file("a"), folder.file("b"));
+  Context other = f.make();
+  EXPECT_EQ(other.load(folder.file("a")), 2u);
+  EXPECT_EQ(other.tune(problem).source, Source::file);
+  EXPECT_EQ(f.journal->trials, 2);
+  EXPECT_THROW(other.load(folder.file("missing")), Error);
+}
+
+}  // namespace
+}  // namespace attune
