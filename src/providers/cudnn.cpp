@@ -23,6 +23,14 @@ const char* refusal(const ConvProblem& problem, const Constraints& constraints) 
   return cudnn::unsupported(problem);
 }
 
+/// Why the constraints rule a candidate out before its plan is made; null when they do not.
+const char* ruled_out(const cudnn::Candidate& candidate, const ConvProblem& problem, const Constraints& constraints,
+                      std::size_t workspace_limit) noexcept {
+  if (candidate.workspace > 0 && static_cast<std::size_t>(candidate.workspace) > workspace_limit)
+    return "every engine needs more workspace than is allowed";
+  return cudnn::forbidden(candidate.notes, problem, constraints);
+}
+
 Status failed(const char* what, cudnnStatus_t status) noexcept {
   char detail[256] = "";
   cudnnGetLastErrorString(detail, sizeof detail);
@@ -113,7 +121,7 @@ class CudnnProvider final : public Provider {
       if (share[h] == 0) continue;
       std::size_t taken = 0;
       for (const cudnn::Candidate& candidate : session.graph().ask(h)) {
-        if (cudnn::forbidden(candidate.notes, *conv, constraints)) continue;
+        if (ruled_out(candidate, *conv, constraints, constraints.workspace_limit)) continue;
         (taken++ < share[h] ? first : rest).push_back(to_text(candidate.config));
       }
     }
@@ -145,7 +153,7 @@ class CudnnProvider final : public Provider {
     std::string why = "no heuristic has an answer";
     for (std::size_t h = 0; h < cudnn::heuristics.size(); ++h) {
       for (const cudnn::Candidate& candidate : session.graph().ask(h)) {
-        if (const char* not_allowed = cudnn::forbidden(candidate.notes, *conv, constraints)) {
+        if (const char* not_allowed = ruled_out(candidate, *conv, constraints, limit)) {
           why = not_allowed;
           continue;
         }

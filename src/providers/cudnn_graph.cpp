@@ -156,7 +156,8 @@ std::vector<Candidate> ask_heuristic(const Descriptor& graph, cudnnBackendHeurMo
         config.read_descriptors(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
     if (engines.size() != 1) continue;
     if (std::optional<EngineConfig> read = read_engine(config, engines.front()))
-      candidates.push_back({std::move(*read), read_notes(engines.front())});
+      candidates.push_back({std::move(*read), read_notes(engines.front()),
+                            config.read(CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 0)});
   }
   return candidates;
 }

@@ -28,6 +28,7 @@ Descriptor make_graph(const ConvProblem& problem, cudnnHandle_t handle);
 struct Candidate {
   EngineConfig config;
   Notes notes;
+  std::int64_t workspace = 0;  ///< bytes that its plan will need; 0 where cuDNN does not say beforehand
 };
 
 /// Candidates of one heuristic mode in cuDNN's order; empty when it has none for this graph.
