@@ -90,6 +90,14 @@ TEST(Tuner, WrongCandidatesNeverWinAndAreCounted) {
   EXPECT_EQ(bench.journal->samples.count("half"), 0u) << "never timed";
 }
 
+TEST(Tuner, AWrongDefaultYieldsItsPlaceToTheNextRightAnswer) {
+  Bench bench({{"first", {5}, Outcome::wrong}, {"second", {20}}, {"third", {10}}});
+  const TuneResult r = bench.run();
+  EXPECT_EQ(r.plan->id(), "fake:third");
+  EXPECT_FALSE(r.candidates[0].is_default);
+  EXPECT_TRUE(r.candidates[1].is_default);
+}
+
 TEST(Tuner, NoPlanAtAllIsAnAnswer) {
   Bench bench({{"a", {5}, Outcome::wrong}, {"b", {5}, Outcome::ok, Outcome::no_memory}});
   const TuneResult r = bench.run();

@@ -58,6 +58,7 @@ class Tuning {
       return finish();
     }
     check_all();
+    settle_default();
     time_all();
     choose();
     return finish();
@@ -138,6 +139,19 @@ class Tuning {
     }
   }
 
+  /// The default is the vendor's first answer that satisfies the constraints. What sums in a narrower type than they allow is not
+  /// told by every library beforehand; where the check shows it, the next right answer takes the place.
+  void settle_default() {
+    const auto standard = std::find_if(result_.candidates.begin(), result_.candidates.end(), [](auto& c) { return c.is_default; });
+    if (standard == result_.candidates.end() || standard->outcome == Outcome::ok) return;
+    const auto next = std::find_if(standard, result_.candidates.end(), [](auto& c) { return c.outcome == Outcome::ok; });
+    if (next == result_.candidates.end()) return;
+    log_.write(LogLevel::info, fmt::format("the default {} is {}: {}; its place is taken by {}", standard->plan,
+                                           to_string(standard->outcome), standard->why, next->plan));
+    standard->is_default = false;
+    next->is_default = true;
+  }
+
   void time_all() {
     TimingMethod method = TimingMethod::graph;
     std::vector<std::unique_ptr<Timer>> owned;
@@ -198,8 +212,6 @@ class Tuning {
       result_.why = "no candidate is faster than the default by more than the noise";
     else if (standard != result_.candidates.end() && is_time(standard->us))
       result_.why = fmt::format("{:.2f} us against {:.2f} us of the default {}", w.us, standard->us, standard->plan);
-    else if (standard != result_.candidates.end())
-      result_.why = fmt::format("the default {} is {}: {}", standard->plan, to_string(standard->outcome), standard->why);
     else
       result_.why = "the fastest; no provider has a default";
   }
