@@ -185,7 +185,9 @@ BenchResult bench_row(Session& session, const Ceilings& ceilings, const Row& row
   BenchResult result;
   result.row = &row;
   result.wrong = row.wrong;
-  if (!row.wrong.empty()) return result;
+  if (result.wrong.empty() && (empty_output(*row.problem) || scales_only(*row.problem)))
+    result.wrong = "no products to compute: nothing to time";
+  if (!result.wrong.empty()) return result;
   result.floor_us = floor_us(ceilings, row);
   try {
     std::vector<CandidateResult> report;

@@ -103,32 +103,33 @@ std::vector<PlanInfo> tune_all(Session& session, const Workload& workload, int& 
 }
 
 /// One run of the remembered plan on fresh operands: the error of its answer over what is allowed.
-double run_once(Session& session, const Problem& asked) {
-  PlanInfo info;
-  const std::shared_ptr<const Plan> plan = session.impl().prepare(asked, info);
-  if (!plan) throw Error(Status::internal, info.reason);
+double run_once(Session& session, const Problem& asked, const std::string& plan_id) {
+  const Problem problem = resolve(asked);
+  const Constraints constraints = session.impl().constraints_for(asked);
   Runtime& runtime = session.impl().runtime();
   const auto guard = runtime.guard();
-  const auto trial = runtime.trial(resolve(asked), session.impl().constraints_for(asked), plan->traits().workspace, 2);
+  const Prepared prepared = prepare_plan(session.impl().providers(), plan_id, problem, constraints);
+  if (!prepared.plan) throw Error(Status::internal, fmt::format("{}: {}", plan_id, prepared.why));
+  const auto trial = runtime.trial(problem, constraints, prepared.plan->traits().workspace, 2);
   if (!trial) throw Error(Status::no_memory, "operands do not fit in memory");
-  const Check check = trial->check(*plan);
-  if (check.outcome != Outcome::ok) throw Error(Status::internal, fmt::format("{}: {}", plan->id(), check.why));
+  const Check check = trial->check(*prepared.plan);
+  if (check.outcome != Outcome::ok) throw Error(Status::internal, fmt::format("{}: {}", plan_id, check.why));
   return check.error;
 }
 
-const Table& again_table() {
-  static const Table table({{"problem", 28, true}, {"timed", 5}, {"source", 8, true}, {"error", 6}, {"plan", 0, true}});
-  return table;
+Table again_table() {
+  return Table({{"problem", 28, true}, {"timed", 5}, {"source", 8, true}, {"error", 6}, {"plan", 0, true}});
 }
 
 void run_again(Session& session, const Workload& workload, const std::vector<PlanInfo>& first, int& failures) {
   fmt::print("\nSecond pass: the same calls again, on other data. Nothing is timed.\n");
-  again_table().header();
+  const Table table = again_table();
+  table.header();
   for (std::size_t i = 0; i < workload.rows.size(); ++i) {
     const Row& row = workload.rows[i];
     const PlanInfo info = session.context().tune(*row.problem);
-    const double error = run_once(session, *row.problem);
-    again_table().row({row.name, std::to_string(info.timed), to_string(info.source), format_error(error), info.plan});
+    const double error = run_once(session, *row.problem, info.plan);
+    table.row({row.name, std::to_string(info.timed), to_string(info.source), format_error(error), info.plan});
     expect(info.timed == 0, row.name + ": the second pass timed something", failures);
     expect(info.plan == first[i].plan, row.name + ": the plan has changed", failures);
     expect(right(error), row.name + ": its answer is wrong", failures);
@@ -145,7 +146,8 @@ void run_in_new_process(const Options& options, Session& session, const Workload
   const ChildOutput child = run_self(arguments);
   expect(child.status == 0, fmt::format("the new process ended with {}", child.status), failures);
 
-  again_table().header();
+  const Table table = again_table();
+  table.header();
   std::size_t i = 0;
   for (const std::string& line : child.lines) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
@@ -155,7 +157,7 @@ void run_in_new_process(const Options& options, Session& session, const Workload
     }
     const std::string name = json.value("name", ""), plan = json.value("plan", ""), source = json.value("source", "");
     const int timed = json.value("timed", -1);
-    again_table().row({name, std::to_string(timed), source, format_error(json.value("max_error", 0.0)), plan});
+    table.row({name, std::to_string(timed), source, format_error(json.value("max_error", 0.0)), plan});
     expect(timed == 0 && source == "file", name + ": not from the plan file", failures);
     expect(plan == first[i].plan, name + ": another plan than before", failures);
     ++i;
