@@ -19,7 +19,7 @@ std::vector<std::string> head_lines(const Options& options, Session& session, co
   return {
       "command: " + options.command_line,
       fmt::format("date: {:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr))),
-      fmt::format("device: {} ({})", device.name, device.key()),
+      "device: " + device.key(),
       "versions: " + versions,
       "ceilings: " + to_text(ceilings),
       fmt::format("effort: {}", to_string(session.impl().settings().effort.get())),

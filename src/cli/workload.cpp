@@ -158,10 +158,12 @@ std::string type_name(const Problem& problem) {
 void parse_into(Row& row, std::string_view text) {
   if (text.size() > max_row_bytes) refuse(fmt::format("longer than {} characters", max_row_bytes));
   const std::string_view word = text.substr(0, text.find_first_of(", \t"));
-  if (word.size() == text.size() || text[word.size()] != ',') {
-    row.kind = word, row.name = text;
+  const bool own_text = word.size() == text.size() || text[word.size()] != ',';
+  if (own_text && (word == "gemm" || word == "conv")) {
+    row.name = text;
     row.problem = parse_problem(text);
-    if (const auto* conv = std::get_if<ConvProblem>(&*row.problem); conv && conv->spatial() == 3) row.kind = "conv3d";
+    const auto* conv = std::get_if<ConvProblem>(&*row.problem);
+    row.kind = conv && conv->spatial() == 3 ? "conv3d" : word;
     row.dtype = type_name(*row.problem);
     return;
   }
