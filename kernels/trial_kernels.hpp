@@ -19,16 +19,17 @@ cudaError_t launch_fill_output(void* d, DType type, const ConvView& view, std::u
 /// Holds the stream for about this long, so that work enqueued behind it starts without waiting for the host.
 cudaError_t launch_pause(double microseconds, cudaStream_t stream) noexcept;
 
-/// Which elements are sampled: one of each 16 x 16 block of each output matrix, or of each `step` such blocks.
+/// Which elements are sampled: one of each `edge` x `edge` block of each output matrix, or of each `step` such blocks.
 struct SampleGrid {
+  std::int64_t edge = 16;
   std::int64_t rows = 0, cols = 0;                          ///< of one output matrix
   std::int64_t block_rows = 0, block_cols = 0, blocks = 0;  ///< blocks: over all matrices
   std::int64_t step = 1;
   std::int64_t samples = 0;
   std::uint64_t seed = 0;
 };
-/// At least 4,096 samples where there are as many blocks, and one a block unless that needs more than 2^21 samples or 2^36
-/// products.
+/// Blocks of 16 x 16, or smaller ones, down to every element, where that stays within 2^16 samples and 2^28 products. At least
+/// 4,096 samples where there are as many blocks, and one a block unless that needs more than 2^21 samples or 2^36 products.
 SampleGrid sample_grid(std::int64_t rows, std::int64_t cols, std::int64_t batches, std::int64_t terms,
                        std::uint64_t seed) noexcept;
 

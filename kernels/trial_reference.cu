@@ -88,10 +88,14 @@ cudaError_t launch(const View& view, const SampleGrid& grid, const ReferenceInpu
 SampleGrid sample_grid(std::int64_t rows, std::int64_t cols, std::int64_t batches, std::int64_t terms,
                        std::uint64_t seed) noexcept {
   constexpr std::int64_t most_samples = std::int64_t{1} << 21, most_products = std::int64_t{1} << 36, fewest = 4096;
+  constexpr std::int64_t cheap_samples = std::int64_t{1} << 16, cheap_products = std::int64_t{1} << 28;
   SampleGrid grid;
   grid.rows = rows, grid.cols = cols, grid.seed = seed;
-  grid.block_rows = (rows + 15) / 16, grid.block_cols = (cols + 15) / 16;
-  grid.blocks = grid.block_rows * grid.block_cols * batches;
+  for (grid.edge = 1; grid.edge <= 16; grid.edge *= 2) {
+    grid.block_rows = (rows + grid.edge - 1) / grid.edge, grid.block_cols = (cols + grid.edge - 1) / grid.edge;
+    grid.blocks = grid.block_rows * grid.block_cols * batches;
+    if (grid.edge == 16 || (grid.blocks <= cheap_samples && grid.blocks <= cheap_products / (terms > 0 ? terms : 1))) break;
+  }
   std::int64_t most = most_products / (terms > 0 ? terms : 1);
   most = most > most_samples ? most_samples : most < fewest ? fewest : most;
   grid.step = (grid.blocks + most - 1) / most;

@@ -26,9 +26,9 @@ ATTUNE_HD inline Element sampled_element(const SampleGrid& grid, std::int64_t sa
   const std::int64_t in_matrix = block % (grid.block_rows * grid.block_cols);
   Element e;
   e.batch = block / (grid.block_rows * grid.block_cols);
-  const std::int64_t row = in_matrix % grid.block_rows * 16, col = in_matrix / grid.block_rows * 16;
-  const std::int64_t high = grid.rows - row < 16 ? grid.rows - row : 16;
-  const std::int64_t wide = grid.cols - col < 16 ? grid.cols - col : 16;
+  const std::int64_t row = in_matrix % grid.block_rows * grid.edge, col = in_matrix / grid.block_rows * grid.edge;
+  const std::int64_t high = grid.rows - row < grid.edge ? grid.rows - row : grid.edge;
+  const std::int64_t wide = grid.cols - col < grid.edge ? grid.cols - col : grid.edge;
   e.row = row + static_cast<std::int64_t>(bits & 255) % high;
   e.col = col + static_cast<std::int64_t>((bits >> 8) & 255) % wide;
   return e;

@@ -98,7 +98,9 @@ class Context::Impl {
   static void check_operands(const Problem& problem, const Launch& launch);
   Status run_plan(const std::shared_ptr<const Plan>& plan, const Launch& launch) noexcept;
   void call_slowly(const Problem& problem, const Key& key, const Launch& launch);
-  void run_or_replace(const Problem& problem, const Key& key, const Obtained& obtained, const Launch& launch);
+  /// `problem` is resolved, `constraints` are those of the problem as it was given.
+  void run_or_replace(const Problem& problem, const Constraints& constraints, const Key& key, const Obtained& obtained,
+                      const Launch& launch);
   Obtained fallback(const Problem& problem, const Constraints& constraints, const Launch& launch, const std::string& failed);
 
   Obtained obtain(const Problem& problem, const Key& key, Request request, bool capturing, std::vector<CandidateResult>* report);

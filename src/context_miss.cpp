@@ -53,14 +53,17 @@ void Context::Impl::call_slowly(const Problem& problem, const Key& key, const La
   check_operands(resolved, launch);
   const auto guard = backend_.runtime->guard();
   const bool capturing = backend_.runtime->capturing(launch.stream);
-  run_or_replace(resolved, key, obtain(resolved, key, Request::call, capturing, nullptr), launch);
+  // Resolving makes f32 of Compute::f32_tf32: what that allows is taken from the problem as it was given.
+  const Obtained obtained = obtain(problem, key, Request::call, capturing, nullptr);
+  run_or_replace(resolved, constraints_for(problem), key, obtained, launch);
 }
 
-void Context::Impl::run_or_replace(const Problem& problem, const Key& key, const Obtained& obtained, const Launch& launch) {
+void Context::Impl::run_or_replace(const Problem& problem, const Constraints& constraints, const Key& key,
+                                   const Obtained& obtained, const Launch& launch) {
   const Status status = run_plan(obtained.plan, launch);
   if (status == Status::ok) return;
   const std::string why = backend_.runtime->last_failure();
-  Obtained other = fallback(problem, constraints_for(problem), launch, obtained.plan->id());
+  Obtained other = fallback(problem, constraints, launch, obtained.plan->id());
   if (other.plan == nullptr)
     throw Error(status, fmt::format("{} failed: {} ({})", obtained.plan->id(), to_string(status), why.empty() ? "no details" : why));
   // Memory may be there again at the next call; a plan that failed otherwise is not tried again.

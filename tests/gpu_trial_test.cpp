@@ -60,15 +60,19 @@ TEST(TrialLayout, KeepsOperandsApartAndAlignedExactly) {
 }
 
 TEST(TrialSamples, HitEachBlockOnceAndStayInside) {
-  const SampleGrid grid = sample_grid(37, 70, 3, 100, 5);
-  ASSERT_EQ(grid.samples, 3 * 5 * 3);
-  std::vector<int> hits(static_cast<std::size_t>(grid.samples));
-  for (std::int64_t s = 0; s < grid.samples; ++s) {
-    const Element e = sampled_element(grid, s);
-    ASSERT_TRUE(e.row >= 0 && e.row < 37 && e.col >= 0 && e.col < 70 && e.batch >= 0 && e.batch < 3);
-    ++hits[static_cast<std::size_t>(e.batch * 15 + e.col / 16 * 3 + e.row / 16)];
+  for (const auto& [rows, cols, edge] : {std::tuple(37, 70, 1), std::tuple(1000, 1003, 8), std::tuple(3001, 4001, 16)}) {
+    const SampleGrid grid = sample_grid(rows, cols, 3, 100, 5);
+    EXPECT_EQ(grid.edge, edge) << "dense where that is cheap";
+    const std::int64_t down = (rows + edge - 1) / edge, across = (cols + edge - 1) / edge;
+    ASSERT_EQ(grid.samples, down * across * 3);
+    std::vector<int> hits(static_cast<std::size_t>(grid.samples));
+    for (std::int64_t s = 0; s < grid.samples; ++s) {
+      const Element e = sampled_element(grid, s);
+      ASSERT_TRUE(e.row >= 0 && e.row < rows && e.col >= 0 && e.col < cols && e.batch >= 0 && e.batch < 3);
+      ++hits[static_cast<std::size_t>(e.batch * down * across + e.col / edge * down + e.row / edge)];
+    }
+    for (int h : hits) ASSERT_EQ(h, 1);
   }
-  for (int h : hits) EXPECT_EQ(h, 1);
   const SampleGrid capped = sample_grid(1 << 16, 1 << 16, 1, 1 << 16, 5);
   EXPECT_EQ(capped.samples, std::int64_t{1} << 20);
   EXPECT_EQ(capped.step, 16);
