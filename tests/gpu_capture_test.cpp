@@ -172,7 +172,7 @@ TEST_F(GpuCapture, CallsOfParallelBranchesHaveWorkspacesOfTheirOwn) {
 TEST_F(GpuCapture, ALargerEagerCallDoesNotDisturbTheGraph) {
   const GpuStream stream;
   Context ctx = gpu_context();
-  const GemmProblem small = long_reduction(), large = long_reduction(192, 128, 2048);
+  const GemmProblem small = long_reduction(), large = long_reduction(128, 96, 16384);
   for (const GemmProblem& p : {small, large}) remember_plan(ctx, p, plan_with_workspace(ctx, p));
   GpuCall captured(small), eager(small), larger(large);
   eager.run(ctx, stream);

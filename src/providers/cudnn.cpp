@@ -28,6 +28,7 @@ const char* ruled_out(const cudnn::Candidate& candidate, const ConvProblem& prob
                       std::size_t workspace_limit) noexcept {
   if (candidate.workspace > 0 && static_cast<std::size_t>(candidate.workspace) > workspace_limit)
     return "every engine needs more workspace than is allowed";
+  if (const char* why = cudnn::known_fault(candidate.config.engine, problem)) return why;
   return cudnn::forbidden(candidate.notes, problem, constraints);
 }
 
@@ -168,6 +169,7 @@ class CudnnProvider final : public Provider {
  private:
   Prepared build(cudnn::Session& session, const cudnn::EngineConfig& config, const ConvProblem& problem,
                  const Constraints& constraints, std::size_t workspace_limit) const {
+    if (const char* why = cudnn::known_fault(config.engine, problem)) return declined(why);
     const cudnn::Descriptor engine = cudnn::make_engine(session.graph().descriptor, config.engine);
     if (!engine.ok()) return declined(cudnn::describe(engine.status()));
     const cudnn::Notes notes = cudnn::read_notes(engine);

@@ -50,7 +50,8 @@ void time_in_turn(const std::vector<Timer*>& timers, std::size_t default_index, 
   std::vector<bool> alive(timers.size(), true);
   const int ratios = static_cast<int>(std::size(rule.drop_ratio));
   for (int round = 0; round < rule.max_rounds; ++round) {
-    for (std::size_t i = 0; i < timers.size(); ++i) {
+    for (std::size_t turn = 0; turn < timers.size(); ++turn) {
+      const std::size_t i = round % 2 == 0 ? turn : timers.size() - 1 - turn;
       if (!alive[i]) continue;
       if (round > 0 && expired()) return;
       const double us = timers[i]->sample();

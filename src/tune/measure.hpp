@@ -31,7 +31,8 @@ struct RoundRule {
   double drop_ratio[3] = {1.5, 1.15, 1.06};  ///< after round r, a candidate slower than this times the fastest is dropped (last value holds on)
 };
 
-/// The timers take turns, one sample each, round after round; after each round the losers are dropped (the default never is).
+/// The timers take turns, one sample each, round after round, forwards and backwards: whoever follows a hot kernel in one round
+/// precedes it in the next. After each round the losers are dropped (the default never is).
 /// `samples[i]` receives the samples of timer i; `expired` is asked between samples and ends the rounds early, but never
 /// before every timer has one sample or is out.
 void time_in_turn(const std::vector<Timer*>& timers, std::size_t default_index, const RoundRule& rule,

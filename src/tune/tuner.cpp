@@ -14,6 +14,10 @@ namespace {
 constexpr double hopeless = 4;
 /// Share of the budget that enumerating and preparing may take.
 constexpr double prepare_share = 0.6;
+/// A winner must also beat the default when both have kept the chip busy for a while: large kernels are limited by power, and
+/// which of two is faster can change as the chip warms up.
+constexpr double confirm_seconds = 0.3;
+constexpr int confirm_rounds = 40;
 
 RoundRule rounds_for(Effort effort) noexcept {
   RoundRule rule;
@@ -61,6 +65,7 @@ class Tuning {
     settle_default();
     time_all();
     choose();
+    confirm();
     return finish();
   }
 
@@ -154,7 +159,7 @@ class Tuning {
 
   void time_all() {
     TimingMethod method = TimingMethod::graph;
-    std::vector<std::unique_ptr<Timer>> owned;
+    timers_.resize(plans_.size());
     std::vector<Timer*> timers;
     std::vector<std::size_t> index;
     std::size_t default_index = static_cast<std::size_t>(-1);
@@ -162,7 +167,7 @@ class Tuning {
       CandidateResult& c = result_.candidates[i];
       if (!plans_[i] || c.outcome != Outcome::ok) continue;
       std::unique_ptr<Timer> timer = trial_->timer(*plans_[i], method, first_us_[i]);
-      if (!timer && owned.empty() && method == TimingMethod::graph) {
+      if (!timer && timers.empty() && method == TimingMethod::graph) {
         method = TimingMethod::launches;  // the default comes first: what it cannot do, nobody does
         timer = trial_->timer(*plans_[i], method, first_us_[i]);
       }
@@ -173,7 +178,7 @@ class Tuning {
       }
       if (c.is_default) default_index = timers.size();
       timers.push_back(timer.get());
-      owned.push_back(std::move(timer));
+      timers_[i] = std::move(timer);
       index.push_back(i);
     }
     std::vector<std::vector<double>> samples;
@@ -200,8 +205,34 @@ class Tuning {
       return;
     }
     result_.winner = winner;
-    result_.plan = std::move(plans_[winner]);
+    result_.plan = plans_[winner];
     result_.measured = true;
+    describe_win();
+  }
+
+  void confirm() {
+    const auto& all = result_.candidates;
+    const auto found = std::find_if(all.begin(), all.end(), [](auto& c) { return c.is_default; });
+    const auto standard = static_cast<std::size_t>(found - all.begin());
+    if (!result_.measured || found == all.end() || standard == result_.winner || !is_time(found->us)) return;
+    const std::size_t pair[2] = {standard, result_.winner};
+    std::vector<double> samples[2];
+    const double end = runtime_.now() + confirm_seconds;
+    for (int round = 0; round < confirm_rounds && (round < 4 || runtime_.now() < end); ++round)
+      for (const int turn : {round % 2, 1 - round % 2}) samples[turn].push_back(timers_[pair[turn]]->sample());
+    std::vector<Measured> measured;
+    for (int i : {0, 1}) {
+      std::vector<double>& s = samples[i];
+      s.erase(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(s.size() / 2));
+      CandidateResult& c = result_.candidates[pair[i]];
+      c.us = median(s);
+      c.spread = spread(s);
+      measured.push_back({c.us, c.spread, c.workspace, c.is_default});
+    }
+    const std::size_t better = select(measured);
+    if (better == measured.size()) return;
+    result_.winner = pair[better];
+    result_.plan = plans_[result_.winner];
     describe_win();
   }
 
@@ -256,6 +287,7 @@ class Tuning {
   double budget_ = 0;
   std::vector<std::shared_ptr<const Plan>> plans_;  ///< one for each candidate; null where there is none
   std::unique_ptr<Trial> trial_;                    ///< after plans_: goes first, its timers' graphs may need them
+  std::vector<std::unique_ptr<Timer>> timers_;      ///< likewise
   std::vector<double> first_us_;
   TuneResult result_;
 };
