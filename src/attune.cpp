@@ -15,43 +15,60 @@ Scalar scalar_case(const void* value, Compute compute) noexcept {
   return v == 0 ? Scalar::zero : v == 1 ? Scalar::one : Scalar::other;
 }
 
-/// Fills in the standard scalars and tells the problem their cases.
-template <class P>
-void take_scalars(P& problem, const void* alpha, const void* beta, Launch& launch) noexcept {
-  const bool f64 = problem.compute == Compute::f64;
+/// Fills in the standard scalars and notes their cases.
+void take_scalars(Compute compute, const void* alpha, const void* beta, Launch& launch, CallFacts& facts) noexcept {
+  const bool f64 = compute == Compute::f64;
   launch.alpha = alpha != nullptr ? alpha : f64 ? static_cast<const void*>(&one_d) : &one_f;
   launch.beta = beta != nullptr ? beta : f64 ? static_cast<const void*>(&zero_d) : &zero_f;
-  problem.alpha = scalar_case(launch.alpha, problem.compute);
-  problem.beta = scalar_case(launch.beta, problem.compute);
+  facts.scalar[0] = scalar_case(launch.alpha, compute);
+  facts.scalar[1] = scalar_case(launch.beta, compute);
 }
 
-void run(Context& ctx, GemmProblem problem, const GemmArgs& args, Stream stream) {
+void run(Context& ctx, const GemmProblem& problem, const GemmArgs& args, Stream stream) {
   Launch launch{args.a, args.b, args.c, args.d};
   launch.stream = stream;
-  take_scalars(problem, args.alpha, args.beta, launch);
-  problem.align_a = alignment_of(args.a);
-  problem.align_b = alignment_of(args.b);
-  problem.align_d = alignment_of(args.d);
+  CallFacts facts;
+  take_scalars(problem.compute, args.alpha, args.beta, launch, facts);
   // C has no part in the key where it is not read.
-  if (problem.beta == Scalar::zero) {
+  const bool reads_c = facts.scalar[1] != Scalar::zero;
+  if (!reads_c) launch.c = nullptr;
+  facts.align[0] = alignment_of(args.a);
+  facts.align[1] = alignment_of(args.b);
+  facts.align[2] = reads_c ? alignment_of(args.c) : 16;
+  facts.align[3] = alignment_of(args.d);
+  ctx.impl().call(problem, facts, launch);
+}
+
+/// For the entry points that make the problem themselves: it takes the facts of the call at once.
+void run_made(Context& ctx, GemmProblem problem, const void* a, const void* b, const void* beta_c, void* d, const void* alpha,
+              const void* beta, Stream stream) {
+  Launch launch{a, b, beta_c, d};
+  launch.stream = stream;
+  CallFacts facts;
+  take_scalars(problem.compute, alpha, beta, launch, facts);
+  problem.alpha = facts.scalar[0];
+  problem.beta = facts.scalar[1];
+  problem.align_a = alignment_of(a);
+  problem.align_b = alignment_of(b);
+  problem.align_d = alignment_of(d);
+  if (problem.beta == Scalar::zero)
     launch.c = nullptr;
-    problem.align_c = 16;
-  } else {
-    problem.align_c = alignment_of(args.c);
-  }
+  else
+    problem.align_c = problem.align_d;
   ctx.impl().call(problem, launch);
 }
 
-void run(Context& ctx, ConvProblem problem, const ConvArgs& args, Stream stream) {
+void run(Context& ctx, const ConvProblem& problem, const ConvArgs& args, Stream stream) {
   Launch launch{args.in0, args.in1, args.out, args.out};
   launch.stream = stream;
-  take_scalars(problem, args.alpha, args.beta, launch);
-  if (problem.beta == Scalar::zero) launch.c = nullptr;
+  CallFacts facts;
+  take_scalars(problem.compute, args.alpha, args.beta, launch, facts);
+  if (facts.scalar[1] == Scalar::zero) launch.c = nullptr;
   const int in0 = alignment_of(args.in0), in1 = alignment_of(args.in1), out = alignment_of(args.out);
-  problem.align_x = problem.direction == Direction::dgrad ? out : in0;
-  problem.align_w = problem.direction == Direction::wgrad ? out : in1;
-  problem.align_y = problem.direction == Direction::fwd ? out : problem.direction == Direction::dgrad ? in0 : in1;
-  ctx.impl().call(problem, launch);
+  facts.align[0] = problem.direction == Direction::dgrad ? out : in0;                                               // x
+  facts.align[1] = problem.direction == Direction::wgrad ? out : in1;                                               // w
+  facts.align[2] = problem.direction == Direction::fwd ? out : problem.direction == Direction::dgrad ? in0 : in1;  // y
+  ctx.impl().call(problem, facts, launch);
 }
 
 template <class Call>
@@ -107,7 +124,7 @@ void tuned_gemm_strided_batched(Context& ctx, Op transa, Op transb, std::int64_t
   problem.compute = compute;
   problem.lda = lda, problem.ldb = ldb, problem.ldc = problem.ldd = ldc;
   problem.stride_a = stride_a, problem.stride_b = stride_b, problem.stride_c = problem.stride_d = stride_c;
-  run(ctx, problem, {a, b, c, c, alpha, beta}, stream);
+  run_made(ctx, problem, a, b, c, c, alpha, beta, stream);
 }
 
 Status tuned_gemm_strided_batched(Context& ctx, Op transa, Op transb, std::int64_t m, std::int64_t n, std::int64_t k,

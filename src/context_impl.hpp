@@ -36,16 +36,24 @@ class Context::Impl {
   const Providers& providers() const noexcept { return backend_.providers; }
   Log& log() noexcept { return log_; }
 
-  /// The call path: runs the remembered plan, or goes the long way. `launch.c` may be null where beta is zero.
+  /// The call path: runs the remembered plan, or goes the long way. `launch.c` may be null where beta is zero. The first form
+  /// takes a problem that holds the facts of the call, the second adds them without copying the problem.
   template <class P>
   void call(const P& problem, const Launch& launch) {
     Key key;
-    make_key(problem, constraints_word_.load(std::memory_order_relaxed), key);
-    {
-      const PlanCache::Found found = cache_.find(key);
-      if (found && run_found(*found.get(), launch)) return;
-    }
-    call_slowly(problem, key, launch);
+    pack_key(problem, constraints_word_.load(std::memory_order_relaxed), KeyPacker(key));
+    if (!hit(key, launch)) [[unlikely]]
+      call_slowly(problem, key, launch);
+  }
+  template <class P>
+  void call(const P& problem, const CallFacts& facts, const Launch& launch) {
+    Key key;
+    pack_key(problem, constraints_word_.load(std::memory_order_relaxed), CallPacker(key, facts));
+    if (hit(key, launch)) [[likely]]
+      return;
+    P whole = problem;
+    visit_fields(whole, FactsWriter(facts));
+    call_slowly(whole, key, launch);
   }
 
   /// As Context::tune; `report` (may be null) receives every candidate when something was timed.
@@ -76,6 +84,10 @@ class Context::Impl {
     bool deferred = false;
   };
 
+  bool hit(const Key& key, const Launch& launch) noexcept {
+    const PlanCache::Found found = cache_.find(key);
+    return found && run_found(*found.get(), launch);
+  }
   bool run_found(const CacheEntry& entry, const Launch& launch) noexcept {
     if (entry.deferred || !operands_fit(entry, launch)) return false;
     if (entry.direct) [[likely]]

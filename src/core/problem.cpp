@@ -138,9 +138,4 @@ Spans spans(const Problem& problem) noexcept {
   return std::visit([](const auto& p) { return spans_of(p); }, problem);
 }
 
-int alignment_of(const void* pointer) noexcept {
-  const auto bits = reinterpret_cast<std::uintptr_t>(pointer) | 16;
-  return static_cast<int>(bits & (~bits + 1));
-}
-
 }  // namespace attune

@@ -62,6 +62,9 @@ struct Spans {
 Spans spans(const Problem& problem) noexcept;
 
 /// The largest power of two, at most 16, that divides the address.
-int alignment_of(const void* pointer) noexcept;
+inline int alignment_of(const void* pointer) noexcept {
+  const auto bits = reinterpret_cast<std::uintptr_t>(pointer) | 16;
+  return static_cast<int>(bits & (~bits + 1));
+}
 
 }  // namespace attune

@@ -103,17 +103,62 @@ class KeyPacker {
   int used_ = 0;
 };
 
+/// What a call knows better than the problem it was given: the cases of its scalars and the alignment of its pointers, both in the
+/// order of the field list.
+struct CallFacts {
+  Scalar scalar[2] = {Scalar::one, Scalar::zero};
+  int align[4] = {16, 16, 16, 16};
+};
+
+/// Packs the facts in the place of the problem's own fields, which saves the call path a copy of the problem.
+class CallPacker : public KeyPacker {
+ public:
+  CallPacker(Key& key, const CallFacts& facts) noexcept : KeyPacker(key), facts_(facts) {}
+  using KeyPacker::field;
+  void field(const char* name, Scalar, Scalar standard) noexcept { KeyPacker::field(name, facts_.scalar[scalars_++], standard); }
+  void field(const char* name, int, int standard) noexcept { KeyPacker::field(name, facts_.align[aligns_++], standard); }
+
+ private:
+  const CallFacts& facts_;
+  int scalars_ = 0;
+  int aligns_ = 0;
+};
+
+/// Writes the facts into a problem.
+class FactsWriter {
+ public:
+  explicit FactsWriter(const CallFacts& facts) noexcept : facts_(facts) {}
+  template <class T>
+  void field(const char*, T& value, T) noexcept {
+    if constexpr (std::is_same_v<T, Scalar>) value = facts_.scalar[scalars_++];
+    if constexpr (std::is_same_v<T, int>) value = facts_.align[aligns_++];
+  }
+  void dims(const char*, Dims&) noexcept {}
+  void list(const char*, std::int64_t*, int, const std::int64_t*) noexcept {}
+  template <class Fill>
+  void strides(const char*, std::int64_t*, int, Fill&&) noexcept {}
+
+ private:
+  const CallFacts& facts_;
+  int scalars_ = 0;
+  int aligns_ = 0;
+};
+
 /// `constraints` is a packed word as the settings give it; it is fitted to the problem here.
-template <class P>
-void make_key(const P& problem, std::uint64_t constraints, Key& key) noexcept {
+template <class P, class Packer>
+void pack_key(const P& problem, std::uint64_t constraints, Packer&& packer) noexcept {
   const auto modes = static_cast<MathMode>(constraints >> 32);
   const std::uint64_t fitted =
       (constraints & 0xffffffffu) | static_cast<std::uint64_t>(modes_for(problem, modes)) << 32;
-  KeyPacker packer(key);
   packer.byte(std::is_same_v<P, GemmProblem> ? 0 : 1);
   visit_fields(problem, packer);
   packer.word(fitted);
   packer.finish();
+}
+
+template <class P>
+void make_key(const P& problem, std::uint64_t constraints, Key& key) noexcept {
+  pack_key(problem, constraints, KeyPacker(key));
 }
 
 /// The key as it stands in a plan file; `constraints` are those applied to the problem.
