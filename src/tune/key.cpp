@@ -1,6 +1,7 @@
 #include "tune/key.hpp"
 
 #define XXH_INLINE_ALL
+#define XXH_VECTOR XXH_SCALAR
 #include <xxhash.h>
 
 namespace attune {

@@ -3,7 +3,6 @@
 
 #include <attune/problem.hpp>
 #include <cstdint>
-#include <cstring>
 
 #include "core/constraints.hpp"
 #include "core/problem.hpp"
@@ -23,9 +22,12 @@ struct Key {
   int count = 0;
   std::uint64_t word[max_words];
 
+  /// Word by word: wider loads than the stores that have just written a key would wait for them to leave the core.
   friend bool operator==(const Key& a, const Key& b) noexcept {
-    return a.hash == b.hash && a.count == b.count &&
-           std::memcmp(a.word, b.word, sizeof(std::uint64_t) * static_cast<std::size_t>(a.count)) == 0;
+    if (a.hash != b.hash || a.count != b.count) return false;
+    for (int i = 0; i < a.count; ++i)
+      if (a.word[i] != b.word[i]) return false;
+    return true;
   }
 };
 
@@ -119,7 +121,7 @@ class CallPacker : public KeyPacker {
   void field(const char* name, int, int standard) noexcept { KeyPacker::field(name, facts_.align[aligns_++], standard); }
 
  private:
-  const CallFacts& facts_;
+  const CallFacts facts_;  ///< a copy, which stays in registers
   int scalars_ = 0;
   int aligns_ = 0;
 };
