@@ -1,0 +1,11 @@
+# cmake -DPROGRAMS=a,b,... -P links_no_cuda.cmake: what tests the CPU part must run where no CUDA library is installed.
+string(REPLACE "," ";" programs "${PROGRAMS}")
+foreach(program ${programs})
+  execute_process(COMMAND readelf -d ${program} OUTPUT_VARIABLE needs RESULT_VARIABLE failed)
+  if(failed)
+    message(FATAL_ERROR "readelf cannot read ${program}")
+  endif()
+  if(needs MATCHES "NEEDED[^\n]*(cuda|cublas|cudnn|nvrtc)")
+    message(FATAL_ERROR "${program} links a CUDA library:\n${needs}")
+  endif()
+endforeach()
