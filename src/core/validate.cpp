@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "core/names.hpp"
 #include "core/problem.hpp"
@@ -114,8 +116,9 @@ void check(const GemmProblem& given) {
 
 /// Distinct elements of an output must have distinct addresses: sorted by stride, each must step past all smaller ones.
 void check_no_overlap(const char* name, const Dims& dims, const std::int64_t* stride) {
-  int order[5] = {0, 1, 2, 3, 4};
-  std::sort(order, order + dims.count, [&](int i, int j) { return stride[i] < stride[j]; });
+  std::array<int, 5> order = {0, 1, 2, 3, 4};
+  for (int o = 1; o < dims.count; ++o)
+    for (int at = o; at > 0 && stride[order[at]] < stride[order[at - 1]]; --at) std::swap(order[at], order[at - 1]);
   std::int64_t reach = 0;
   for (int o = 0; o < dims.count; ++o) {
     const int i = order[o];
