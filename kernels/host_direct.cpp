@@ -26,10 +26,11 @@ struct Direct {
   static T get(const S* from, std::int64_t at) { return static_cast<T>(widen(from[at])); }
   const S* image() const { return static_cast<const S*>(call.a); }
   const S* other() const { return static_cast<const S*>(call.b); }
-  void put(std::int64_t at, T sum) const {
+  void put(std::int64_t at, std::int64_t channel, T sum) const {
     T value = static_cast<T>(call.alpha) * sum;
     if (call.c != nullptr) value += static_cast<T>(call.beta) * get(static_cast<const S*>(call.c), at);
-    static_cast<S*>(call.d)[at] = narrow<S>(value);
+    if (call.bias != nullptr) value += get(static_cast<const S*>(call.bias), channel);
+    static_cast<S*>(call.d)[at] = narrow<S>(activated(call.activation, value));
   }
 
   /// Along one filter row: sum[q] += w * x.
@@ -78,7 +79,7 @@ struct Direct {
             add_row(sum, q0, count, image() + x, other() + w);
           }
         }
-      for (std::int64_t i = 0; i < count; ++i) put(to + (q0 + i) * v.y_step[4], sum[i]);
+      for (std::int64_t i = 0; i < count; ++i) put(to + (q0 + i) * v.y_step[4], channel, sum[i]);
     }
   }
 
@@ -103,7 +104,7 @@ struct Direct {
             scatter_row(sum, x0, count, image() + y, other() + w);
           }
         }
-      for (std::int64_t i = 0; i < count; ++i) put(to + (x0 + i) * v.x_step[4], sum[i]);
+      for (std::int64_t i = 0; i < count; ++i) put(to + (x0 + i) * v.x_step[4], channel, sum[i]);
     }
   }
 
@@ -133,7 +134,7 @@ struct Direct {
           for (int lane = 0; i < q.to; ++i, ++lane) part[lane] += term(i);
         }
     const T sum = ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
-    put(channel * v.w_step[0] + c * v.w_step[1] + w[0] * v.w_step[2] + w[1] * v.w_step[3] + w[2] * v.w_step[4], sum);
+    put(channel * v.w_step[0] + c * v.w_step[1] + w[0] * v.w_step[2] + w[1] * v.w_step[3] + w[2] * v.w_step[4], channel, sum);
   }
 
   /// One position of the output, channel strips of it: image and output hold their channels next to each other.
@@ -173,7 +174,7 @@ struct Direct {
           for (std::int64_t i = 0; i < count; ++i) sum[i] += get(x, i) * get(y, i * v.w_step[0]);
         }
       }
-      for (std::int64_t i = 0; i < count; ++i) put(to + g0 + i, sum[i]);
+      for (std::int64_t i = 0; i < count; ++i) put(to + g0 + i, g0 + i, sum[i]);
     }
   }
 

@@ -88,11 +88,15 @@ struct StridedOperands {
     for (int x = 0; x < lines.count; ++x) {
       lines.d[x] = at(p.d_z, z) + (i.from + x) * p.d_i;
       lines.c[x] = at(p.c_z, z) + (i.from + x) * p.c_i;
+      lines.bias[x] = at(p.bias_z, z) + (i.from + x) * p.bias_i;
     }
   }
   void cols(std::int64_t, Range j, Lines& lines) const {
     lines.count = static_cast<int>(j.count);
-    for (int x = 0; x < lines.count; ++x) lines.d[x] = (j.from + x) * p.d_j, lines.c[x] = (j.from + x) * p.c_j;
+    for (int x = 0; x < lines.count; ++x) {
+      lines.d[x] = (j.from + x) * p.d_j, lines.c[x] = (j.from + x) * p.c_j;
+      lines.bias[x] = (j.from + x) * p.bias_j;
+    }
   }
 };
 
@@ -123,11 +127,16 @@ struct ImageOperands {
     out.count = static_cast<int>(range.count);
     if (columns) {
       Walk at(range.from, p.position);
-      for (int x = 0; x < out.count; ++x, at.next(p.position))
+      for (int x = 0; x < out.count; ++x, at.next(p.position)) {
         out.d[x] = out.c[x] =
             at.outer * p.out_outer + at.at[0] * p.out_position[0] + at.at[1] * p.out_position[1] + at.at[2] * p.out_position[2];
+        out.bias[x] = 0;
+      }
     } else {
-      for (int x = 0; x < out.count; ++x) out.d[x] = out.c[x] = z * p.out_group + (range.from + x) * p.out_row;
+      for (int x = 0; x < out.count; ++x) {
+        out.d[x] = out.c[x] = z * p.out_group + (range.from + x) * p.out_row;
+        out.bias[x] = z * p.rows + range.from + x;
+      }
     }
   }
   void rows(std::int64_t z, Range i, Lines& out) const { lines(p.image_on_m, z, i, out); }
@@ -158,13 +167,19 @@ struct Block {
       using S = decltype(tag);
       S* d = static_cast<S*>(operands.call.d);
       const S* c = static_cast<const S*>(operands.call.c);
+      const S* bias = static_cast<const S*>(operands.call.bias);
+      const Activation activation = operands.call.activation;
+      const bool plain = bias == nullptr && activation == Activation::none;
       const T* from = acc;
       Lines rows, cols;
       for (std::int64_t y = 0; y < j.count; y += nr) {
         operands.cols(z, {j.from + y, least(nr, j.count - y)}, cols);
         for (std::int64_t x = 0; x < i.count; x += mr, from += tile) {
           operands.rows(z, {i.from + x, least(mr, i.count - x)}, rows);
-          store_tile<Isa>(d, c, rows, cols, mr, from, alpha, beta);
+          if (plain)
+            store_tile<Isa>(d, c, rows, cols, mr, from, alpha, beta);
+          else
+            finish_tile<Isa>(d, c, bias, activation, rows, cols, mr, from, alpha, beta);
         }
       }
     });

@@ -7,8 +7,18 @@
 namespace attune {
 namespace {
 
+/// Scalars, C and the epilogue around one sum; rounds once.
+ATTUNE_INLINE void finish(const HostCall& call, DType type, double sum, std::int64_t c, std::int64_t d, std::int64_t bias) {
+  double value = call.alpha * sum;
+  if (call.c != nullptr) value += call.beta * load_number(call.c, type, c);
+  if (call.bias != nullptr) value += load_number(call.bias, type, bias);
+  store_number(call.d, type, d, activated(call.activation, value));
+}
+
+/// The bias of row i in matrix z is at i + z * bias_z: the matrices of a convolution are its groups.
 template <class T, class View>
 void reference(const View& v, DType a_type, DType b_type, DType out_type, bool threaded, const HostCall& call) {
+  const std::int64_t bias_z = std::is_same_v<View, ConvView> ? v.rows() : 0;
   auto body = [&](int, std::int64_t task) {
     const std::int64_t j = task % v.cols(), z = task / v.cols();
     for (std::int64_t i = 0; i < v.rows(); ++i) {
@@ -18,9 +28,7 @@ void reference(const View& v, DType a_type, DType b_type, DType out_type, bool t
         if (!v.product(i, j, z, l, a, b)) continue;
         sum += static_cast<T>(load_number(call.a, a_type, a)) * static_cast<T>(load_number(call.b, b_type, b));
       }
-      double value = call.alpha * static_cast<double>(sum);
-      if (call.c != nullptr) value += call.beta * load_number(call.c, out_type, v.c_offset(i, j, z));
-      store_number(call.d, out_type, v.d_offset(i, j, z), value);
+      finish(call, out_type, static_cast<double>(sum), v.c_offset(i, j, z), v.d_offset(i, j, z), z * bias_z + i);
     }
   };
   call.pool->run(v.cols() * v.batches(), threaded, body);
@@ -28,7 +36,7 @@ void reference(const View& v, DType a_type, DType b_type, DType out_type, bool t
 
 template <class View>
 void reference(const View& v, Compute compute, DType a, DType b, DType out, bool threaded, const HostCall& call) {
-  if (compute == Compute::f64)
+  if (compute != Compute::f32)  // integers below 2^53 are exact in double
     reference<double>(v, a, b, out, threaded, call);
   else
     reference<float>(v, a, b, out, threaded, call);
@@ -45,9 +53,7 @@ struct Loops {
   const S* b(std::int64_t z) const { return static_cast<const S*>(call.b) + z * v.b_z; }
   static T get(const S* from, std::int64_t at) { return static_cast<T>(widen(from[at])); }
   void put(std::int64_t i, std::int64_t j, std::int64_t z, T sum) const {
-    double value = call.alpha * static_cast<double>(sum);
-    if (call.c != nullptr) value += call.beta * load_number(call.c, out_type, v.c_offset(i, j, z));
-    store_number(call.d, out_type, v.d_offset(i, j, z), value);
+    finish(call, out_type, static_cast<double>(sum), v.c_offset(i, j, z), v.d_offset(i, j, z), i);
   }
 
   void dot(std::int64_t task) const {
@@ -138,7 +144,7 @@ void loop_gemm(HostFamily family, const GemmProblem& p, bool threaded, const Hos
   const GemmView v = view(p);
   with_type(p.a_type, [&](auto tag) {
     using S = decltype(tag);
-    if (p.compute == Compute::f64)
+    if (p.compute != Compute::f32)
       Loops<double, S>{v, p.c_type, call}.run(family, threaded);
     else
       Loops<float, S>{v, p.c_type, call}.run(family, threaded);

@@ -124,6 +124,7 @@ void pack_other(const ImageContraction& p, const S* other, Range rows, Range ter
 struct Lines {
   std::int64_t d[max_tile_rows];
   std::int64_t c[max_tile_rows];
+  std::int64_t bias[max_tile_rows];  ///< the element's bias is at the sum of its row's and its column's
   int count;
 };
 
@@ -145,6 +146,19 @@ void store_tile(S* d, const S* c, const Lines& rows, const Lines& cols, int mr, 
     for (int i = 0; i < rows.count; ++i)
       to[rows.d[i]] = narrow<S>(alpha * acc[i] + beta * static_cast<T>(widen(from[rows.c[i]])));
   }
+}
+
+/// The same with an epilogue.
+template <class Isa, class T, class S>
+void finish_tile(S* d, const S* c, const S* bias, Activation activation, const Lines& rows, const Lines& cols, int mr, const T* acc,
+                 T alpha, T beta) {
+  for (int j = 0; j < cols.count; ++j, acc += mr)
+    for (int i = 0; i < rows.count; ++i) {
+      T value = alpha * acc[i];
+      if (c != nullptr) value += beta * static_cast<T>(widen(c[rows.c[i] + cols.c[j]]));
+      if (bias != nullptr) value += static_cast<T>(widen(bias[rows.bias[i] + cols.bias[j]]));
+      d[rows.d[i] + cols.d[j]] = narrow<S>(activated(activation, value));
+    }
 }
 
 }  // namespace attune::packing

@@ -22,6 +22,7 @@ void exchange_roles(StridedContraction& s) {
   for (int z = 0; z < 2; ++z) std::swap(s.a_z[z], s.b_z[z]);
   std::swap(s.c_i, s.c_j);
   std::swap(s.d_i, s.d_j);
+  std::swap(s.bias_i, s.bias_j);
   s.swapped = !s.swapped;
 }
 
@@ -36,6 +37,7 @@ StridedContraction strided(const GemmProblem& p) noexcept {
   s.b_l = v.b_l, s.b_j = v.b_j, s.b_z[0] = v.b_z;
   s.c_i = 1, s.c_j = v.ldc, s.c_z[0] = v.c_z;
   s.d_i = 1, s.d_j = v.ldd, s.d_z[0] = v.d_z;
+  s.bias_i = 1;
   return s;
 }
 
@@ -84,6 +86,7 @@ bool pointwise(const ConvProblem& p, StridedContraction& s) noexcept {
     s.a_i = fwd ? x : y, s.a_l = in[1], s.a_z[0] = in[0], s.a_z[1] = in_c * in[1];
     s.b_l = v.w_step[fwd ? 1 : 0], s.b_j = v.w_step[fwd ? 0 : 1], s.b_z[1] = v.k * v.w_step[0];
     s.d_i = fwd ? y : x, s.d_j = out[1], s.d_z[0] = out[0], s.d_z[1] = out_c * out[1];
+    s.bias_j = 1, s.bias_z[1] = out_c;
     if (v.n > 1 && s.a_z[0] == s.a_i * positions && s.d_z[0] == s.d_i * positions) s.m *= v.n, s.batch[0] = 1;
   }
   s.c_i = s.d_i, s.c_j = s.d_j;

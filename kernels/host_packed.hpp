@@ -5,13 +5,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/common/activation.hpp"
 #include "kernels/common/contraction.hpp"
 #include "kernels/host_threads.hpp"
 #include "kernels/host_tiles.hpp"
 
 namespace attune {
 
-/// What one call of a host kernel brings. c is null where beta is zero.
+/// What one call of a host kernel brings. c is null where beta is zero, bias where there is none; it has the output's type. alpha
+/// has the scales of fp8 operands in it.
 struct HostCall {
   const void* a = nullptr;
   const void* b = nullptr;
@@ -19,6 +21,8 @@ struct HostCall {
   void* d = nullptr;
   double alpha = 1;
   double beta = 0;
+  const void* bias = nullptr;
+  Activation activation = Activation::none;
   void* workspace = nullptr;
   HostPool* pool = nullptr;
 };
@@ -32,6 +36,7 @@ struct StridedContraction {
   std::int64_t b_l = 0, b_j = 0, b_z[2] = {};
   std::int64_t c_i = 0, c_j = 0, c_z[2] = {};
   std::int64_t d_i = 0, d_j = 0, d_z[2] = {};
+  std::int64_t bias_i = 0, bias_j = 0, bias_z[2] = {};
   bool swapped = false;  ///< A here is the call's b
 };
 StridedContraction strided(const GemmProblem& problem) noexcept;

@@ -1,9 +1,11 @@
-// D = beta * C over strided tensors: what remains of a problem whose alpha is zero or whose sums are empty.
+// D = act(beta * C + bias) over strided tensors: what remains of a problem whose alpha is zero or whose sums are empty.
 #pragma once
 
 #include <cuda_runtime_api.h>
 #include <attune/types.hpp>
 #include <cstdint>
+
+#include "kernels/common/activation.hpp"
 
 namespace attune {
 
@@ -13,10 +15,19 @@ struct ScaleShape {
   std::int64_t extent[5] = {1, 1, 1, 1, 1};
   std::int64_t c_step[5] = {};
   std::int64_t d_step[5] = {};
+  std::int64_t bias_step[5] = {};  ///< 1 along the bias, 0 elsewhere
 };
 
-/// Multiplies in double where `wide`, else in float. beta = 0 writes zeros and reads nothing. D may be C with equal steps.
-cudaError_t launch_scale(DType type, bool wide, const ScaleShape& shape, double beta, const void* c, void* d,
+struct ScaleOperands {
+  double beta = 0;  ///< 0: C is not read
+  const void* c = nullptr;
+  const void* bias = nullptr;  ///< null: none
+  Activation activation = Activation::none;
+  void* d = nullptr;  ///< may be C with equal steps
+};
+
+/// Computes in double where `wide`, else in float. All tensors have one type.
+cudaError_t launch_scale(DType type, bool wide, const ScaleShape& shape, const ScaleOperands& operands,
                          cudaStream_t stream) noexcept;
 
 }  // namespace attune

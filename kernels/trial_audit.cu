@@ -26,6 +26,8 @@ template <typename T>
 __device__ bool poisoned(const T& value) {
   if constexpr (sizeof(T) == 2)
     return reinterpret_cast<const std::uint16_t&>(value) == 0xffffu;
+  else if constexpr (std::is_same_v<T, std::int32_t>)
+    return value == -1;
   else if constexpr (sizeof(T) == 4)
     return __float_as_uint(value) == 0xffffffffu;
   else
@@ -42,15 +44,20 @@ __global__ void __launch_bounds__(threads) check_span(const T* d, std::int64_t e
     if (dense) not_finite += !isfinite(to_double(value));
   }
   add_to(&findings->written, written);
+  if (dense) add_to(&findings->inside, written);
   add_to(&findings->not_finite, not_finite);
 }
 
 template <typename T, typename View>
 __global__ void __launch_bounds__(threads) check_elements(const T* d, View view, Findings* findings) {
   const std::int64_t rows = view.rows(), cols = view.cols(), count = rows * cols * view.batches();
-  unsigned not_finite = 0;
-  for (std::int64_t flat = grid_index(); flat < count; flat += grid_size())
-    not_finite += !isfinite(to_double(d[view.d_offset(flat % rows, flat / rows % cols, flat / rows / cols)]));
+  unsigned not_finite = 0, inside = 0;
+  for (std::int64_t flat = grid_index(); flat < count; flat += grid_size()) {
+    const T value = d[view.d_offset(flat % rows, flat / rows % cols, flat / rows / cols)];
+    not_finite += !isfinite(to_double(value));
+    inside += !poisoned(value);
+  }
+  add_to(&findings->inside, inside);
   add_to(&findings->not_finite, not_finite);
 }
 

@@ -10,7 +10,8 @@ constexpr int threads = 256;
 template <typename T>
 __device__ T random_value(std::uint64_t seed, std::int64_t at) {
   const auto bits = static_cast<std::int64_t>(random_bits(seed, static_cast<std::uint64_t>(at)));
-  return from_double<T>(static_cast<double>(bits) * 0x1p-63);
+  constexpr double scale = std::is_same_v<T, std::int8_t> || std::is_same_v<T, std::int32_t> ? 127 * 0x1p-63 : 0x1p-63;
+  return from_double<T>(static_cast<double>(bits) * scale);
 }
 
 template <typename T>
@@ -47,7 +48,7 @@ cudaError_t fill_any(void* d, DType type, const View& view, std::uint64_t seed, 
 
 cudaError_t launch_fill(void* data, DType type, std::int64_t elements, std::uint64_t seed, cudaStream_t stream) noexcept {
   if (elements == 0) return cudaSuccess;
-  return dispatch_type(type, [&](auto element) {
+  return dispatch_any_type(type, [&](auto element) {
     using T = decltype(element);
     fill<<<blocks_for(elements, threads), threads, 0, stream>>>(static_cast<T*>(data), elements, seed);
     return cudaGetLastError();

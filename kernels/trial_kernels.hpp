@@ -6,11 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/common/activation.hpp"
 #include "kernels/common/contraction.hpp"
 
 namespace attune {
 
-/// `elements` random values, uniform in [-1, 1] with full mantissas; element i depends on the seed and i alone.
+/// `elements` random values, uniform in [-1, 1] with full mantissas, integers in [-127, 127]; element i depends on the seed and i alone.
 cudaError_t launch_fill(void* data, DType type, std::int64_t elements, std::uint64_t seed, cudaStream_t stream) noexcept;
 /// The same values, but only where the output's elements are; what lies between them is left alone.
 cudaError_t launch_fill_output(void* d, DType type, const GemmView& view, std::uint64_t seed, cudaStream_t stream) noexcept;
@@ -33,7 +34,7 @@ struct SampleGrid {
 SampleGrid sample_grid(std::int64_t rows, std::int64_t cols, std::int64_t batches, std::int64_t terms,
                        std::uint64_t seed) noexcept;
 
-/// What a sampled element should be, and the sum of the squares of all that was added to form it.
+/// What a sampled element should be, and the sum of the squares of all that was added to form it (before its activation).
 struct Reference {
   double value = 0;
   double squares = 0;
@@ -45,6 +46,8 @@ struct ReferenceInputs {
   const void* c = nullptr;  ///< null where beta is zero
   DType a_type = DType::f32, b_type = DType::f32, c_type = DType::f32;
   double alpha = 1, beta = 0;
+  const void* bias = nullptr;  ///< null where there is none; of c_type
+  Activation activation = Activation::none;
 };
 cudaError_t launch_references(const GemmView& view, const SampleGrid& grid, const ReferenceInputs& inputs,
                               Reference* references, cudaStream_t stream) noexcept;
@@ -56,6 +59,7 @@ struct Findings {
   unsigned long long outside = 0;     ///< bytes of red zones that lost their poison
   unsigned long long not_finite = 0;  ///< output elements that are infinite, NaN or still poisoned
   unsigned long long written = 0;     ///< elements of the output's span without poison, gaps included
+  unsigned long long inside = 0;      ///< the same among the output's elements alone
   unsigned long long wrong = 0;       ///< samples beyond their bound
   unsigned long long error_bits = 0;  ///< largest |d - reference| / bound, the bits of a double
   unsigned long long last_wrong = 0;  ///< 1 + the largest index of a wrong sample
@@ -68,8 +72,8 @@ struct RedZones {
 };
 cudaError_t launch_check_zones(const RedZones& zones, Findings* findings, cudaStream_t stream) noexcept;
 
-/// Counts `written` and `not_finite`. Gaps are intact exactly when every output element is finite and as many elements of the
-/// span as the output has were written, so no stride needs to be inverted. `elements` is the span.
+/// Counts `written`, `inside` and `not_finite`. Gaps are intact exactly when `written` is `inside`, so no stride needs to be
+/// inverted. `elements` is the span. The poison of an i32 is a number, -1: such an output is never not finite.
 cudaError_t launch_check_output(const void* d, DType type, std::int64_t elements, const GemmView& view, Findings* findings,
                                 cudaStream_t stream) noexcept;
 cudaError_t launch_check_output(const void* d, DType type, std::int64_t elements, const ConvView& view, Findings* findings,

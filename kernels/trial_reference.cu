@@ -42,6 +42,14 @@ __device__ Reference finished(const View& view, const ReferenceInputs& in, const
     r.value += scaled;
     r.squares += scaled * scaled;
   }
+  if (in.bias != nullptr) {
+    // The matrices of a convolution are its groups, each with rows of its own.
+    const std::int64_t row = std::is_same_v<View, ConvView> ? e.batch * view.rows() + e.row : e.row;
+    const double added = load_as_double(in.bias, in.c_type, row);
+    r.value += added;
+    r.squares += added * added;
+  }
+  r.value = activated(in.activation, r.value);
   return r;
 }
 

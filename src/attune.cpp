@@ -1,6 +1,8 @@
 // The entry points: from arguments to a problem and a launch. Each is written once, throwing; the others call it.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "context_impl.hpp"
 #include "core/last_error.hpp"
 
@@ -9,17 +11,23 @@ namespace {
 
 constexpr float one_f = 1, zero_f = 0;
 constexpr double one_d = 1, zero_d = 0;
+constexpr std::int32_t one_i = 1, zero_i = 0;
 
 Scalar scalar_case(const void* value, Compute compute) noexcept {
-  const double v = compute == Compute::f64 ? *static_cast<const double*>(value) : *static_cast<const float*>(value);
+  const double v = scalar_value(value, compute);
   return v == 0 ? Scalar::zero : v == 1 ? Scalar::one : Scalar::other;
+}
+
+const void* standard_scalar(Compute compute, bool one) noexcept {
+  if (compute == Compute::f64) return one ? &one_d : &zero_d;
+  if (compute == Compute::i32) return one ? &one_i : &zero_i;
+  return one ? &one_f : &zero_f;
 }
 
 /// Fills in the standard scalars and notes their cases.
 void take_scalars(Compute compute, const void* alpha, const void* beta, Launch& launch, CallFacts& facts) noexcept {
-  const bool f64 = compute == Compute::f64;
-  launch.alpha = alpha != nullptr ? alpha : f64 ? static_cast<const void*>(&one_d) : &one_f;
-  launch.beta = beta != nullptr ? beta : f64 ? static_cast<const void*>(&zero_d) : &zero_f;
+  launch.alpha = alpha != nullptr ? alpha : standard_scalar(compute, true);
+  launch.beta = beta != nullptr ? beta : standard_scalar(compute, false);
   facts.scalar[0] = scalar_case(launch.alpha, compute);
   facts.scalar[1] = scalar_case(launch.beta, compute);
 }
@@ -36,6 +44,11 @@ void run(Context& ctx, const GemmProblem& problem, const GemmArgs& args, Stream 
   facts.align[1] = alignment_of(args.b);
   facts.align[2] = reads_c ? alignment_of(args.c) : 16;
   facts.align[3] = alignment_of(args.d);
+  if (has_bias(problem.epilogue)) {
+    launch.bias = args.bias;
+    facts.align[4] = alignment_of(args.bias);
+  }
+  if (is_fp8(problem.a_type)) launch.scale_a = args.scale_a, launch.scale_b = args.scale_b;
   ctx.impl().call(problem, facts, launch);
 }
 
@@ -59,15 +72,20 @@ void run_made(Context& ctx, GemmProblem problem, const void* a, const void* b, c
 }
 
 void run(Context& ctx, const ConvProblem& problem, const ConvArgs& args, Stream stream) {
-  Launch launch{args.in0, args.in1, args.out, args.out};
+  Launch launch{args.in0, args.in1, args.c != nullptr ? args.c : args.out, args.out};
   launch.stream = stream;
   CallFacts facts;
   take_scalars(problem.compute, args.alpha, args.beta, launch, facts);
   if (facts.scalar[1] == Scalar::zero) launch.c = nullptr;
-  const int in0 = alignment_of(args.in0), in1 = alignment_of(args.in1), out = alignment_of(args.out);
+  const int in0 = alignment_of(args.in0), in1 = alignment_of(args.in1);
+  const int out = launch.c == nullptr ? alignment_of(args.out) : std::min(alignment_of(args.out), alignment_of(launch.c));
   facts.align[0] = problem.direction == Direction::dgrad ? out : in0;                                               // x
   facts.align[1] = problem.direction == Direction::wgrad ? out : in1;                                               // w
   facts.align[2] = problem.direction == Direction::fwd ? out : problem.direction == Direction::dgrad ? in0 : in1;  // y
+  if (has_bias(problem.epilogue)) {
+    launch.bias = args.bias;
+    facts.align[3] = alignment_of(args.bias);
+  }
   ctx.impl().call(problem, facts, launch);
 }
 

@@ -42,7 +42,7 @@ void Context::set_workspace_limit(std::size_t bytes) {
 }
 
 void Context::set_math_modes(MathMode modes) {
-  constexpr auto all = MathMode::tf32 | MathMode::reduced_reduction | MathMode::transforms;
+  constexpr auto all = MathMode::tf32 | MathMode::reduced_reduction | MathMode::transforms | MathMode::fp8_fast;
   if ((modes & all) != modes)
     throw Error(Status::invalid_argument, fmt::format("math modes = {:#x}: unknown bits", static_cast<std::uint32_t>(modes)));
   impl_->change([&](Settings& s) { s.math.set(modes, Origin::api, "api"); });

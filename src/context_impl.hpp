@@ -102,6 +102,7 @@ class Context::Impl {
   static bool operands_fit(const CacheEntry& e, const Launch& l) noexcept {
     if (l.d == nullptr || (e.a_bytes != 0 && l.a == nullptr) || (e.b_bytes != 0 && l.b == nullptr)) return false;
     if (overlap(l.a, e.a_bytes, l.d, e.d_bytes) || overlap(l.b, e.b_bytes, l.d, e.d_bytes)) return false;
+    if (e.bias_bytes != 0 && (l.bias == nullptr || overlap(l.bias, e.bias_bytes, l.d, e.d_bytes))) return false;
     if (e.c_bytes == 0) return true;
     if (l.c == l.d) return e.in_place;
     return l.c != nullptr && !overlap(l.c, e.c_bytes, l.d, e.d_bytes);

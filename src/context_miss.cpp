@@ -30,6 +30,8 @@ void Context::Impl::check_operands(const Problem& problem, const Launch& launch)
   if (reads && s.a.elements > 0 && launch.a == nullptr) refuse(gemm ? "A" : "in0", "is null");
   if (reads && s.b.elements > 0 && launch.b == nullptr) refuse(gemm ? "B" : "in1", "is null");
   if (s.c.elements > 0 && launch.c == nullptr) refuse("C", "is null, and beta is not zero");
+  if (s.bias.elements > 0 && launch.bias == nullptr) refuse("bias", "is null, and the epilogue has one");
+  if (overlap(launch.bias, s.bias.bytes(), launch.d, s.d.bytes())) refuse(out, "overlaps the bias");
   if (reads && overlap(launch.a, s.a.bytes(), launch.d, s.d.bytes())) refuse(out, gemm ? "overlaps A" : "overlaps in0");
   if (reads && overlap(launch.b, s.b.bytes(), launch.d, s.d.bytes())) refuse(out, gemm ? "overlaps B" : "overlaps in1");
   if (s.c.elements > 0 && overlap(launch.c, s.c.bytes(), launch.d, s.d.bytes()) &&
@@ -299,6 +301,7 @@ void Context::Impl::remember(const Problem& problem, const Key& key, const Obtai
   entry->b_bytes = reads ? s.b.bytes() : 0;
   entry->c_bytes = s.c.bytes();
   entry->d_bytes = s.d.bytes();
+  entry->bias_bytes = s.bias.bytes();
   entry->in_place = same_strides(problem);
   cache_.insert(std::move(entry));
 }

@@ -163,7 +163,7 @@ TEST_F(GpuContext, RefusesBadArgumentsAndLeavesNoErrorBehind) {
   refused(bad, a.get(), d.get(), Status::invalid_argument);
   bad = good, bad.m = -1;
   refused(bad, a.get(), d.get(), Status::invalid_argument);
-  bad = good, bad.a_type = bad.b_type = DType::f8_e4m3;
+  bad = good, bad.a_type = DType::f8_e4m3;
   refused(bad, a.get(), d.get(), Status::unsupported);
   bad = good, bad.op_a = Op::C;
   refused(bad, a.get(), d.get(), Status::unsupported);

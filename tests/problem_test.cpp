@@ -98,7 +98,27 @@ TEST(Validate, NamesArgumentAndValue) {
   const std::int64_t huge = std::numeric_limits<std::int64_t>::max() / 2;
   EXPECT_NE(why_refused(gemm_with([&](auto& p) { p.n = huge, p.ldc = 100; })).find("overflows"), std::string::npos);
   EXPECT_NE(why_refused(gemm_with([](auto& p) { p.op_a = Op::C; }), Status::unsupported).find("op_a = C"), std::string::npos);
-  EXPECT_NE(why_refused(gemm_with([](auto& p) { p.a_type = DType::f8_e4m3; }), Status::unsupported).find("f8_e4m3"), std::string::npos);
+  const auto types = [&](DType a, DType b, DType c) {
+    return why_refused(gemm_with([&](auto& p) {
+      p.a_type = a, p.b_type = b, p.c_type = c;
+      if (c == DType::i32) p.compute = Compute::i32;
+      p.align_a = p.align_b = p.align_c = p.align_d = 16;
+    }), Status::unsupported);
+  };
+  EXPECT_NE(types(DType::f8_e4m3, DType::f16, DType::bf16).find("b_type = f16"), std::string::npos);
+  EXPECT_NE(types(DType::f8_e4m3, DType::f8_e5m2, DType::f8_e4m3).find("c_type = f8_e4m3"), std::string::npos);
+  EXPECT_NE(types(DType::i8, DType::i8, DType::f32).find("c_type = f32"), std::string::npos);
+  EXPECT_NE(types(DType::i8, DType::f32, DType::i32).find("b_type = f32"), std::string::npos);
+  EXPECT_NE(types(DType::f32, DType::f32, DType::i8).find("c_type = i8"), std::string::npos);
+  EXPECT_NE(types(DType::i32, DType::i32, DType::i32).find("a_type = i32"), std::string::npos);
+  GemmProblem whole(Op::N, Op::N, 4, 4, 4, DType::i8);
+  whole.epilogue = Epilogue::relu;
+  EXPECT_NE(why_refused(whole, Status::unsupported).find("epilogue = relu"), std::string::npos);
+  whole.epilogue = Epilogue::none, whole.compute = Compute::f32;
+  EXPECT_NE(why_refused(whole).find("compute = f32"), std::string::npos);
+  EXPECT_NE(why_refused(gemm_with([](auto& p) { p.epilogue = static_cast<Epilogue>(99); })).find("epilogue = 99"), std::string::npos);
+  EXPECT_NE(why_refused(gemm_with([](auto& p) { p.epilogue = Epilogue::relu, p.align_bias = 4; })).find("align_bias = 4"),
+            std::string::npos);
 
   const auto conv_with = [](auto edit) {
     ConvProblem p(Direction::fwd, {2, 6, 9, 9}, {4, 3, 3, 3});

@@ -73,6 +73,8 @@ struct ConvProblem {
   int align_x = 16;  ///< alignment of each tensor's address in bytes, 1 to 16; calls derive it from the pointers
   int align_w = 16;
   int align_y = 16;
+  Epilogue epilogue = Epilogue::none;  ///< of fwd only; the bias has one element of y's type for each of the K channels
+  int align_bias = 16;
 
   ConvProblem() = default;
   ConvProblem(Direction direction_, Dims x_, Dims w_) noexcept : direction(direction_), x(x_), w(w_) {}
@@ -101,17 +103,25 @@ struct ConvProblem {
 };
 
 /// The tensors of one call, device pointers (host pointers on Device::host()). `alpha` and `beta` are host pointers to float
-/// or double as Compute says; null means 1 and 0: out = alpha * result + beta * out.
+/// or double as Compute says; null means 1 and 0: out = act(alpha * result + beta * C + bias). C has the strides of the output
+/// and is the output itself where it is null; it is not read when beta is 0.
 struct ConvArgs {
   const void* in0 = nullptr;  ///< x (fwd, wgrad) or dy (dgrad)
   const void* in1 = nullptr;  ///< w (fwd, dgrad) or dy (wgrad)
   void* out = nullptr;        ///< y, dx or dw
   const void* alpha = nullptr;
   const void* beta = nullptr;
+  const void* bias = nullptr;
+  const void* c = nullptr;  ///< a residual, for example
 
-  static ConvArgs fwd(const void* x, const void* w, void* y) noexcept { return {x, w, y, nullptr, nullptr}; }
-  static ConvArgs dgrad(const void* dy, const void* w, void* dx) noexcept { return {dy, w, dx, nullptr, nullptr}; }
-  static ConvArgs wgrad(const void* x, const void* dy, void* dw) noexcept { return {x, dy, dw, nullptr, nullptr}; }
+  ConvArgs() = default;
+  ConvArgs(const void* in0_, const void* in1_, void* out_, const void* bias_ = nullptr) noexcept
+      : in0(in0_), in1(in1_), out(out_), bias(bias_) {}
+  ConvArgs(const void* in0_, const void* in1_, void* out_, const void* alpha_, const void* beta_) noexcept
+      : in0(in0_), in1(in1_), out(out_), alpha(alpha_), beta(beta_) {}
+  static ConvArgs fwd(const void* x, const void* w, void* y) noexcept { return {x, w, y}; }
+  static ConvArgs dgrad(const void* dy, const void* w, void* dx) noexcept { return {dy, w, dx}; }
+  static ConvArgs wgrad(const void* x, const void* dy, void* dw) noexcept { return {x, dy, dw}; }
 };
 
 /// Runs the problem on the stream with the best plan known, tuning it first where the context may. Returns once the work is

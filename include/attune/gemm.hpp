@@ -1,4 +1,4 @@
-// General matrix multiplication: D = alpha * op(A) * op(B) + beta * C, column-major as in cuBLAS.
+// General matrix multiplication: D = act(alpha * op(A) * op(B) + beta * C + bias), column-major as in cuBLAS.
 #pragma once
 
 #include <attune/error.hpp>
@@ -39,9 +39,11 @@ struct GemmProblem {
   int align_b = 16;
   int align_c = 16;
   int align_d = 16;
+  Epilogue epilogue = Epilogue::none;  ///< the bias has one element of D's type for each row of D: m of them
+  int align_bias = 16;
 
   GemmProblem() = default;
-  /// All operands of one type, packed, accumulated in f32 (f64 for DType::f64).
+  /// All operands of one type, packed, accumulated in f32 (f64 for DType::f64). Of i8 inputs the output is i32, of fp8 ones bf16.
   GemmProblem(Op op_a_, Op op_b_, std::int64_t m_, std::int64_t n_, std::int64_t k_, DType type) noexcept
       : op_a(op_a_),
         op_b(op_b_),
@@ -51,17 +53,23 @@ struct GemmProblem {
         a_type(type),
         b_type(type),
         c_type(type),
-        compute(type == DType::f64 ? Compute::f64 : Compute::f32) {}
+        compute(type == DType::f64 ? Compute::f64 : Compute::f32) {
+    if (type == DType::i8) c_type = DType::i32, compute = Compute::i32;
+    if (type == DType::f8_e4m3 || type == DType::f8_e5m2) c_type = DType::bf16;
+  }
 
   /// The problem of row-major D[m,n] = op(A)[m,k] * op(B)[k,n]: the column-major problem with the roles of A and B, and of m
-  /// and n, exchanged. Pass its operands with GemmArgs::row_major.
+  /// and n, exchanged. Pass its operands with GemmArgs::row_major. A bias then runs along the n columns of the row-major D, as
+  /// in a linear layer.
   static GemmProblem row_major(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, DType type) noexcept {
     return GemmProblem(op_b, op_a, n, m, k, type);
   }
 };
 
 /// The operands of one call, device pointers (host pointers on Device::host()). `alpha` and `beta` are host pointers to
-/// float or double as Compute says; null means 1 and 0. C may be D, or lie apart from it; it is not read when beta is 0.
+/// float, double or std::int32_t as Compute says; null means 1 and 0. C may be D, or lie apart from it; it is not read when beta
+/// is 0. `bias` is read where the problem's epilogue has one. The scales belong to fp8 operands: pointers, of the kind of the
+/// operands, to one float each that multiplies the matrix; null means 1.
 struct GemmArgs {
   const void* a = nullptr;
   const void* b = nullptr;
@@ -69,6 +77,9 @@ struct GemmArgs {
   void* d = nullptr;
   const void* alpha = nullptr;
   const void* beta = nullptr;
+  const void* bias = nullptr;
+  const void* scale_a = nullptr;
+  const void* scale_b = nullptr;
 
   GemmArgs() = default;
   GemmArgs(const void* a_, const void* b_, void* d_) noexcept : a(a_), b(b_), c(d_), d(d_) {}

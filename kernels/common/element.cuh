@@ -3,6 +3,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 #include <cuda_runtime_api.h>
 #include <attune/types.hpp>
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace attune {
 
 template <typename T>
 __device__ double to_double(T value) {
-  if constexpr (sizeof(T) == 2)
+  if constexpr (sizeof(T) == 2 || std::is_same_v<T, __nv_fp8_e4m3> || std::is_same_v<T, __nv_fp8_e5m2>)
     return static_cast<double>(static_cast<float>(value));
   else
     return static_cast<double>(value);
@@ -25,6 +26,10 @@ __device__ T from_double(double value) {
     return __double2half(value);
   else if constexpr (std::is_same_v<T, __nv_bfloat16>)
     return __double2bfloat16(value);
+  else if constexpr (std::is_same_v<T, std::int8_t>)
+    return static_cast<T>(__double2int_rn(value));
+  else if constexpr (std::is_same_v<T, std::int32_t>)  // wraps around at 32 bits
+    return static_cast<T>(static_cast<std::uint32_t>(static_cast<std::int64_t>(value)));
   else
     return static_cast<T>(value);
 }
@@ -35,6 +40,10 @@ __device__ inline double load_as_double(const void* base, DType type, std::int64
     case DType::f16: return to_double(static_cast<const __half*>(base)[at]);
     case DType::bf16: return to_double(static_cast<const __nv_bfloat16*>(base)[at]);
     case DType::f32: return static_cast<const float*>(base)[at];
+    case DType::f8_e4m3: return to_double(static_cast<const __nv_fp8_e4m3*>(base)[at]);
+    case DType::f8_e5m2: return to_double(static_cast<const __nv_fp8_e5m2*>(base)[at]);
+    case DType::i8: return static_cast<const std::int8_t*>(base)[at];
+    case DType::i32: return static_cast<const std::int32_t*>(base)[at];
     default: return static_cast<const double*>(base)[at];
   }
 }
@@ -48,7 +57,7 @@ inline unsigned blocks_for(std::int64_t count, int threads) {
   return static_cast<unsigned>(blocks < 1 ? 1 : blocks > 4096 ? 4096 : blocks);
 }
 
-/// Calls `use(T{})` with the element type; cudaErrorNotSupported for a type that no kernel here handles.
+/// Calls `use(T{})` with the element type of an output.
 template <typename Use>
 cudaError_t dispatch_type(DType type, Use use) {
   switch (type) {
@@ -56,7 +65,18 @@ cudaError_t dispatch_type(DType type, Use use) {
     case DType::bf16: return use(__nv_bfloat16{});
     case DType::f32: return use(float{});
     case DType::f64: return use(double{});
+    case DType::i32: return use(std::int32_t{});
     default: return cudaErrorNotSupported;
+  }
+}
+/// The same for any operand.
+template <typename Use>
+cudaError_t dispatch_any_type(DType type, Use use) {
+  switch (type) {
+    case DType::f8_e4m3: return use(__nv_fp8_e4m3{});
+    case DType::f8_e5m2: return use(__nv_fp8_e5m2{});
+    case DType::i8: return use(std::int8_t{});
+    default: return dispatch_type(type, use);
   }
 }
 

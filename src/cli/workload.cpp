@@ -29,6 +29,7 @@ constexpr TypeName type_names[] = {
     {"bf16", DType::bf16, DType::bf16, Compute::f32},   {"fp16", DType::f16, DType::f16, Compute::f32},
     {"fp8", DType::f8_e4m3, DType::bf16, Compute::f32}, {"tf32", DType::f32, DType::f32, Compute::f32_tf32},
     {"fp32", DType::f32, DType::f32, Compute::f32},     {"fp64", DType::f64, DType::f64, Compute::f64},
+    {"int8", DType::i8, DType::i32, Compute::i32},
 };
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Status::invalid_argument, why); }
@@ -67,7 +68,7 @@ class Fields {
     const std::string_view value = text("dtype");
     for (const TypeName& type : type_names)
       if (type.name == value) return type;
-    refuse(fmt::format("dtype = '{}': accepted are bf16, fp16, fp8, tf32, fp32, fp64", value));
+    refuse(fmt::format("dtype = '{}': accepted are bf16, fp16, fp8, tf32, fp32, fp64, int8", value));
   }
   template <class E>
   E choice(std::string_view name, std::initializer_list<std::pair<std::string_view, E>> choices) const {

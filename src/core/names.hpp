@@ -15,7 +15,7 @@ struct Names;
 
 template <>
 struct Names<DType> {
-  static constexpr std::string_view list[] = {"f16", "bf16", "f32", "f64", "f8_e4m3", "f8_e5m2"};
+  static constexpr std::string_view list[] = {"f16", "bf16", "f32", "f64", "f8_e4m3", "f8_e5m2", "i8", "i32"};
 };
 template <>
 struct Names<Op> {
@@ -23,7 +23,12 @@ struct Names<Op> {
 };
 template <>
 struct Names<Compute> {
-  static constexpr std::string_view list[] = {"f32", "f32_tf32", "f64"};
+  static constexpr std::string_view list[] = {"f32", "f32_tf32", "f64", "i32"};
+};
+template <>
+struct Names<Epilogue> {
+  static constexpr std::string_view list[] = {"none",          "bias",      "relu",           "bias_relu", "gelu_erf",
+                                              "bias_gelu_erf", "gelu_tanh", "bias_gelu_tanh", "silu",      "bias_silu"};
 };
 template <>
 struct Names<Scalar> {

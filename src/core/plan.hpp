@@ -10,8 +10,9 @@
 namespace attune {
 
 /// What one call brings. GEMM: a, b, c, d. Convolution: a and b are the two inputs in the order of ConvArgs, d the output, and c
-/// the tensor that beta multiplies (d itself when called through the public interface). alpha and beta are never null and have
-/// the problem's compute type; c is not read when the problem's beta case is zero. workspace holds traits().workspace bytes,
+/// the tensor that beta multiplies, with the strides of d. alpha and beta are never null and have
+/// the problem's compute type; c is not read when the problem's beta case is zero, bias only where its epilogue has one, the
+/// scales (null: 1) only with fp8 operands. workspace holds traits().workspace bytes,
 /// aligned to 256.
 struct Launch {
   const void* a = nullptr;
@@ -20,12 +21,43 @@ struct Launch {
   void* d = nullptr;
   const void* alpha = nullptr;
   const void* beta = nullptr;
+  const void* bias = nullptr;
+  const void* scale_a = nullptr;
+  const void* scale_b = nullptr;
   void* workspace = nullptr;
   Stream stream = nullptr;
 };
 
+/// Of a scalar that a call brings.
+inline double scalar_value(const void* value, Compute compute) noexcept {
+  switch (compute) {
+    case Compute::f64: return *static_cast<const double*>(value);
+    case Compute::i32: return *static_cast<const std::int32_t*>(value);
+    default: return *static_cast<const float*>(value);
+  }
+}
+
+/// A scalar's value, and the same in the type in which a call gives it.
+struct GivenScalar {
+  double value = 0;
+  Compute compute = Compute::f32;
+  float narrow = 0;
+  std::int32_t whole = 0;
+
+  void set(Compute as, double to) noexcept {
+    compute = as;
+    narrow = static_cast<float>(to), whole = static_cast<std::int32_t>(to);
+    value = as == Compute::f64 ? to : as == Compute::i32 ? whole : narrow;
+  }
+  const void* as_given() const noexcept {
+    if (compute == Compute::f64) return &value;
+    if (compute == Compute::i32) return &whole;
+    return &narrow;
+  }
+};
+
 /// How sums are formed; decides the error that a check grants.
-enum class Accumulation : std::uint8_t { plain, tensor_core, transform };
+enum class Accumulation : std::uint8_t { plain, tensor_core, fp8_fast, transform };
 
 struct PlanTraits {
   std::size_t workspace = 0;    ///< bytes

@@ -48,6 +48,7 @@ Spans spans_of(const GemmProblem& p) noexcept {
   s.b = p.op_b == Op::N ? matrix(p.b_type, p.k, p.n, p.ldb, p.stride_b) : matrix(p.b_type, p.n, p.k, p.ldb, p.stride_b);
   s.d = matrix(p.c_type, p.m, p.n, p.ldd, p.stride_d);
   s.c = p.beta == Scalar::zero ? Span{p.c_type, 0} : matrix(p.c_type, p.m, p.n, p.ldc, p.stride_c);
+  s.bias = {p.c_type, has_bias(p.epilogue) ? p.m : 0};
   return s;
 }
 
@@ -58,10 +59,11 @@ Spans spans_of(const ConvProblem& p) noexcept {
   const Span sy{p.y_type, span_of(y.size, p.y_stride, y.count)};
   Spans s;
   switch (p.direction) {
-    case Direction::fwd: s = {sx, sw, {}, sy}; break;
-    case Direction::dgrad: s = {sy, sw, {}, sx}; break;
-    case Direction::wgrad: s = {sx, sy, {}, sw}; break;
+    case Direction::fwd: s = {sx, sw, {}, sy, {}}; break;
+    case Direction::dgrad: s = {sy, sw, {}, sx, {}}; break;
+    case Direction::wgrad: s = {sx, sy, {}, sw, {}}; break;
   }
+  s.bias = {p.y_type, has_bias(p.epilogue) ? p.w.size[0] : 0};
   s.c = p.beta == Scalar::zero ? Span{s.d.type, 0} : s.d;
   return s;
 }
@@ -91,7 +93,9 @@ std::size_t size_of(DType type) noexcept {
     case DType::f32: return 4;
     case DType::f64: return 8;
     case DType::f8_e4m3:
-    case DType::f8_e5m2: return 1;
+    case DType::f8_e5m2:
+    case DType::i8: return 1;
+    case DType::i32: return 4;
   }
   return 0;
 }

@@ -7,11 +7,17 @@
 #include <string>
 
 #include "core/constraints.hpp"
+#include "kernels/common/activation.hpp"
 
 namespace attune {
 
 /// The problem with every `packed` replaced by its value and Compute::f32_tf32 by f32; its meaning stays.
 Problem resolve(const Problem& problem);
+
+constexpr bool is_fp8(DType type) noexcept { return type == DType::f8_e4m3 || type == DType::f8_e5m2; }
+
+constexpr bool has_bias(Epilogue e) noexcept { return (static_cast<unsigned>(e) & 1) != 0; }
+constexpr Activation activation(Epilogue e) noexcept { return static_cast<Activation>(static_cast<unsigned>(e) / 2); }
 
 /// The modes that can matter for the problem's types (tf32 for fp32 operands, reduced reduction for a 16-bit output, transforms
 /// for a convolution); the others are dropped from its constraints, so that they split no keys.
@@ -19,6 +25,7 @@ constexpr MathMode relevant_modes(const GemmProblem& p) noexcept {
   MathMode modes = MathMode::strict;
   if (p.a_type == DType::f32 || p.b_type == DType::f32) modes = modes | MathMode::tf32;
   if (p.c_type == DType::f16 || p.c_type == DType::bf16) modes = modes | MathMode::reduced_reduction;
+  if (is_fp8(p.a_type)) modes = modes | MathMode::fp8_fast;
   return modes;
 }
 constexpr MathMode relevant_modes(const ConvProblem& p) noexcept {
@@ -58,6 +65,7 @@ struct Span {
 /// Of a valid, resolved problem; c is empty where beta is zero. For a convolution c spans what d spans.
 struct Spans {
   Span a, b, c, d;
+  Span bias;  ///< empty where the epilogue has none
 };
 Spans spans(const Problem& problem) noexcept;
 

@@ -27,6 +27,10 @@ constexpr std::int64_t saturating_mul(std::int64_t a, std::int64_t b) noexcept {
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<std::int64_t>::max() : product;
 }
 
+constexpr Compute standard_compute(DType out) noexcept {
+  return out == DType::f64 ? Compute::f64 : out == DType::i32 ? Compute::i32 : Compute::f32;
+}
+
 template <fields_of<GemmProblem> P, class Visitor>
 constexpr void visit_fields(P& p, Visitor&& v) {
   const auto rows_a = [&] { return p.op_a == Op::N ? p.m : p.k; };
@@ -48,7 +52,7 @@ constexpr void visit_fields(P& p, Visitor&& v) {
   v.field("a", p.a_type, DType::f32);
   v.field("b", p.b_type, p.a_type);
   v.field("c", p.c_type, p.a_type);
-  v.field("compute", p.compute, p.c_type == DType::f64 ? Compute::f64 : Compute::f32);
+  v.field("compute", p.compute, standard_compute(p.c_type));
   v.field("lda", p.lda, least(rows_a()));
   v.field("ldb", p.ldb, least(rows_b()));
   v.field("ldc", p.ldc, least(p.m));
@@ -63,6 +67,8 @@ constexpr void visit_fields(P& p, Visitor&& v) {
   v.field("align_b", p.align_b, 16);
   v.field("align_c", p.align_c, 16);
   v.field("align_d", p.align_d, 16);
+  v.field("epilogue", p.epilogue, Epilogue::none);
+  v.field("align_bias", p.align_bias, 16);
 }
 
 /// Strides of a packed tensor of `count` (3 to 5) extents in the order N, C, spatial.
@@ -96,7 +102,7 @@ constexpr void visit_fields(P& p, Visitor&& v) {
   v.field("xt", p.x_type, DType::f32);
   v.field("wt", p.w_type, p.x_type);
   v.field("yt", p.y_type, p.x_type);
-  v.field("compute", p.compute, p.y_type == DType::f64 ? Compute::f64 : Compute::f32);
+  v.field("compute", p.compute, standard_compute(p.y_type));
   v.field("layout", p.layout, Layout::nchw);
   const auto packing = [&](const auto& extents) {
     return [&, extents](std::int64_t* stride) {
@@ -112,6 +118,8 @@ constexpr void visit_fields(P& p, Visitor&& v) {
   v.field("align_x", p.align_x, 16);
   v.field("align_w", p.align_w, 16);
   v.field("align_y", p.align_y, 16);
+  v.field("epilogue", p.epilogue, Epilogue::none);
+  v.field("align_bias", p.align_bias, 16);
 }
 
 }  // namespace attune

@@ -173,7 +173,8 @@ struct ModeName {
   const char* name;
 };
 constexpr ModeName mode_names[] = {
-    {MathMode::tf32, "tf32"}, {MathMode::reduced_reduction, "reduced_reduction"}, {MathMode::transforms, "transforms"}};
+    {MathMode::tf32, "tf32"}, {MathMode::reduced_reduction, "reduced_reduction"}, {MathMode::transforms, "transforms"},
+    {MathMode::fp8_fast, "fp8_fast"}};
 }  // namespace
 
 std::string to_text(MathMode modes) {

@@ -15,6 +15,8 @@ double unit_roundoff(DType type) noexcept {
     case DType::f64: return 0x1p-53;
     case DType::f8_e4m3: return 0x1p-4;
     case DType::f8_e5m2: return 0x1p-3;
+    case DType::i8:
+    case DType::i32: return 0;
   }
   return 0;
 }
@@ -25,12 +27,16 @@ Tolerance tolerance(const Problem& problem, const Constraints& constraints, Accu
   const DType out = spans(problem).d.type;
   const bool f64 = std::visit([](const auto& p) { return p.compute == Compute::f64; }, problem);
   Tolerance t;
+  if (out == DType::i32) return t;
+  if (std::visit([](const auto& p) { return activation(p.epilogue) != Activation::none; }, problem)) t.slope = activation_slope;
   t.out = unit_roundoff(out);
   t.in = allows(constraints, MathMode::tf32) ? 0x1p-10 : 0;
   t.absolute = out == DType::f16 ? 0x1p-25 : 0;
   switch (accumulation) {
     case Accumulation::plain: t.acc = f64 ? 0x1p-53 : 0x1p-24; break;
     case Accumulation::tensor_core: t.acc = f64 ? 0x1p-53 : 0x1p-22; break;  // adders truncate and align to the largest
+    // Hopper's fp8 tensor cores keep 14 bits of each sum of 32 products; strictly, those are added up in fp32.
+    case Accumulation::fp8_fast: t.acc = 0x1p-13; break;
     case Accumulation::transform: t.acc = f64 ? 0x1p-49 : 0x1p-19; break;    // Winograd's and FFT's constants amplify
   }
   // Transforms of 16-bit problems round the transformed inputs to the storage type; so do sums reduced in the output's type.

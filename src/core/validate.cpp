@@ -25,8 +25,42 @@ void at_least(const char* name, std::int64_t value, std::int64_t least) {
 
 void check_type(const char* name, DType type) {
   if (!is_known(type)) refuse(Status::invalid_argument, "{} = {}: unknown data type", name, static_cast<int>(type));
-  if (type == DType::f8_e4m3 || type == DType::f8_e5m2)
-    refuse(Status::unsupported, "{} = {}: fp8 is reserved for a later version", name, name_of(type));
+}
+
+constexpr bool is_float(DType type) noexcept { return !is_fp8(type) && type != DType::i8 && type != DType::i32; }
+
+/// fp8 and integers have their own pairs of inputs and output; f64 stays among itself.
+void check_types(const GemmProblem& p) {
+  const auto refuse_output = [&](const char* accepted) {
+    refuse(Status::unsupported, "c_type = {}: {} inputs take {}", name_of(p.c_type), name_of(p.a_type), accepted);
+  };
+  if (is_float(p.a_type) && is_float(p.b_type)) {
+    if (!is_float(p.c_type)) refuse_output("f16, bf16, f32 or f64");
+    return;
+  }
+  if (p.a_type == DType::i32 || p.b_type == DType::i32)
+    refuse(Status::unsupported, "{} = i32: an output type only", p.a_type == DType::i32 ? "a_type" : "b_type");
+  if (is_fp8(p.a_type) != is_fp8(p.b_type) || is_float(p.a_type) != is_float(p.b_type))
+    refuse(Status::unsupported, "b_type = {}: an a_type of {} goes with {}", name_of(p.b_type), name_of(p.a_type),
+           is_fp8(p.a_type) ? "f8_e4m3 or f8_e5m2" : p.a_type == DType::i8 ? "i8" : "f16, bf16, f32 or f64");
+  if (is_fp8(p.a_type) && p.c_type != DType::f16 && p.c_type != DType::bf16 && p.c_type != DType::f32)
+    refuse_output("f16, bf16 or f32");
+  if (p.a_type == DType::i8) {
+    if (p.c_type != DType::i32) refuse_output("i32");
+    if (p.epilogue != Epilogue::none)
+      refuse(Status::unsupported, "epilogue = {}: an i32 output has none", name_of(p.epilogue));
+  }
+}
+
+void check_types(const ConvProblem& p) {
+  for (const auto& [name, type] : {std::pair("x_type", p.x_type), std::pair("w_type", p.w_type), std::pair("y_type", p.y_type)})
+    if (!is_float(type)) refuse(Status::unsupported, "{} = {}: convolutions take f16, bf16, f32 and f64", name, name_of(type));
+}
+
+void check_epilogue(Epilogue epilogue, int align_bias) {
+  if (!is_known(epilogue)) refuse(Status::invalid_argument, "epilogue = {}: unknown", static_cast<int>(epilogue));
+  if (!has_bias(epilogue) && align_bias != 16)
+    refuse(Status::invalid_argument, "align_bias = {}: the epilogue {} has no bias", align_bias, name_of(epilogue));
 }
 
 void check_compute(Compute compute, DType out, std::initializer_list<DType> types) {
@@ -36,8 +70,9 @@ void check_compute(Compute compute, DType out, std::initializer_list<DType> type
   for (DType type : types)
     if ((type == DType::f64) != doubles || (out == DType::f64) != doubles)
       refuse(Status::unsupported, "data types: f64 mixed with another type is reserved");
-  if (doubles != (compute == Compute::f64))
-    refuse(Status::invalid_argument, "compute = {}: f64 operands need f64, all others f32 or f32_tf32", name_of(compute));
+  const bool integers = out == DType::i32;
+  if (doubles != (compute == Compute::f64) || integers != (compute == Compute::i32))
+    refuse(Status::invalid_argument, "compute = {}: f64 operands need f64, i8 ones i32, all others f32 or f32_tf32", name_of(compute));
 }
 
 void check_scalar(const char* name, Scalar scalar) {
@@ -93,13 +128,16 @@ void check(const GemmProblem& given) {
   check_type("a_type", given.a_type);
   check_type("b_type", given.b_type);
   check_type("c_type", given.c_type);
+  check_types(given);
   check_compute(given.compute, given.c_type, {given.a_type, given.b_type});
   check_scalar("alpha", given.alpha);
   check_scalar("beta", given.beta);
+  check_epilogue(given.epilogue, given.align_bias);
   check_alignment("align_a", given.align_a, given.a_type);
   check_alignment("align_b", given.align_b, given.b_type);
   check_alignment("align_c", given.align_c, given.c_type);
   check_alignment("align_d", given.align_d, given.c_type);
+  check_alignment("align_bias", given.align_bias, given.c_type);
 
   const Problem filled = resolve(given);
   const GemmProblem& p = std::get<GemmProblem>(filled);
@@ -175,12 +213,17 @@ void check(const ConvProblem& given) {
   check_type("x_type", given.x_type);
   check_type("w_type", given.w_type);
   check_type("y_type", given.y_type);
+  check_types(given);
   check_compute(given.compute, given.y_type, {given.x_type, given.w_type});
   check_scalar("alpha", given.alpha);
   check_scalar("beta", given.beta);
+  check_epilogue(given.epilogue, given.align_bias);
+  if (given.epilogue != Epilogue::none && given.direction != Direction::fwd)
+    refuse(Status::unsupported, "epilogue = {}: {} has none, only fwd", name_of(given.epilogue), name_of(given.direction));
   check_alignment("align_x", given.align_x, given.x_type);
   check_alignment("align_w", given.align_w, given.w_type);
   check_alignment("align_y", given.align_y, given.y_type);
+  check_alignment("align_bias", given.align_bias, given.y_type);
 
   const Problem filled = resolve(given);
   const ConvProblem& p = std::get<ConvProblem>(filled);

@@ -70,6 +70,7 @@ std::int64_t step(std::int64_t batch, std::int64_t stride, DType type) noexcept 
 std::string lt_declines(const GemmProblem& p) {
   const auto plain = [](DType t) { return is_16_bit(t) || t == DType::f32 || t == DType::f64; };
   if (!plain(p.a_type) || !plain(p.b_type) || !plain(p.c_type)) return "a type other than f16, bf16, f32, f64";
+  if (p.epilogue != Epilogue::none) return "an epilogue";
   if (p.a_type != p.b_type) return "a and b of different types";
   const bool wide = p.compute == Compute::f64;
   if (wide != (p.a_type == DType::f64) || wide != (p.c_type == DType::f64)) return "f64 goes with f64 alone";

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "providers/cudnn_library.hpp"
+#include "runtime/cuda_scale.hpp"
 
 namespace attune {
 namespace {
@@ -49,7 +50,8 @@ class CudnnPlan final : public Plan {
             cudnn::Execution execution)
       : Plan(std::move(id), traits),
         direction_(problem.direction),
-        adds_(problem.beta == Scalar::one),
+        wide_(problem.compute == Compute::f64),
+        copy_c_(problem.beta == Scalar::one ? make_cuda_scale_plan(problem, library->ordinal()) : nullptr),
         library_(std::move(library)),
         execution_(std::move(execution)) {}
 
@@ -60,11 +62,14 @@ class CudnnPlan final : public Plan {
   }
 
   Status run(const Launch& launch) const noexcept override {
-    if (adds_ && launch.c != launch.d) {
-      note_failure("cuDNN adds to its output in place: C must be D");
-      return Status::unsupported;
-    }
     const DeviceScope scope(library_->ordinal());
+    if (copy_c_ && launch.c != launch.d) {  // cuDNN adds to its output in place
+      constexpr double one = 1;
+      constexpr float narrow_one = 1;
+      Launch copy = launch;
+      copy.beta = wide_ ? static_cast<const void*>(&one) : &narrow_one;
+      if (const Status status = copy_c_->run(copy); status != Status::ok) return status;
+    }
     const cudnn::HandlePool::Lease handle = library_->handles().borrow();
     if (!handle.get()) return failed("cudnnCreate", handle.status());
     if (const cudnnStatus_t status = cudnnSetStream(handle.get(), static_cast<cudaStream_t>(launch.stream));
@@ -95,7 +100,8 @@ class CudnnPlan final : public Plan {
   }
 
   Direction direction_;
-  bool adds_;
+  bool wide_;
+  std::unique_ptr<Plan> copy_c_;  ///< null where beta is zero
   std::shared_ptr<cudnn::Library> library_;
   cudnn::Execution execution_;
 };

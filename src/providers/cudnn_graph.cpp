@@ -118,6 +118,7 @@ const char* unsupported(const ConvProblem& problem) noexcept {
   cudnnDataType_t ignored{};
   if (!data_type(problem.x_type, ignored) || !data_type(problem.w_type, ignored) || !data_type(problem.y_type, ignored))
     return "a tensor type that is not served";
+  if (problem.epilogue != Epilogue::none) return "an epilogue";
   if (problem.alpha != Scalar::one) return "alpha other than one";
   if (problem.beta == Scalar::other) return "beta other than zero and one";
   return nullptr;

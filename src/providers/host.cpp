@@ -40,8 +40,12 @@ class HostPlan : public Plan {
   Status run(const Launch& launch) const noexcept final {
     HostCall call;
     call.a = launch.a, call.b = launch.b, call.c = read_c_ ? launch.c : nullptr, call.d = launch.d;
-    call.alpha = wide_ ? *static_cast<const double*>(launch.alpha) : *static_cast<const float*>(launch.alpha);
-    call.beta = wide_ ? *static_cast<const double*>(launch.beta) : *static_cast<const float*>(launch.beta);
+    call.alpha = scalar_value(launch.alpha, compute_);
+    call.beta = scalar_value(launch.beta, compute_);
+    for (const void* scale : {launch.scale_a, launch.scale_b})
+      if (scale != nullptr) call.alpha *= *static_cast<const float*>(scale);
+    call.bias = has_bias(epilogue_) ? launch.bias : nullptr;
+    call.activation = activation(epilogue_);
     call.workspace = launch.workspace;
     call.pool = pool_.get();
     launch_kernel(call);
@@ -51,13 +55,14 @@ class HostPlan : public Plan {
  protected:
   HostPlan(const HostRow& row, const Problem& problem, std::size_t workspace, PoolPtr pool)
       : Plan(fmt::format("host:{}", row.name), {.workspace = workspace}), pool_(std::move(pool)) {
-    std::visit([&](const auto& p) { wide_ = p.compute == Compute::f64, read_c_ = p.beta != Scalar::zero; }, problem);
+    std::visit([&](const auto& p) { compute_ = p.compute, epilogue_ = p.epilogue, read_c_ = p.beta != Scalar::zero; }, problem);
   }
   virtual void launch_kernel(const HostCall& call) const noexcept = 0;
 
  private:
   PoolPtr pool_;
-  bool wide_ = false;
+  Compute compute_ = Compute::f32;
+  Epilogue epilogue_ = Epilogue::none;
   bool read_c_ = false;
 };
 
@@ -210,7 +215,8 @@ class HostProvider final : public Provider {
     }
     Contraction contraction;
     if (!contract(row.family, problem, contraction)) return declined("not a GEMM");
-    const bool wide = std::visit([](const auto& p) { return p.compute == Compute::f64; }, problem);
+    // Sums of 8-bit integers are exact in double, and for any length that memory holds below its 2^53.
+    const bool wide = std::visit([](const auto& p) { return p.compute != Compute::f32; }, problem);
     PackedShape shape;
     if (const auto* s = std::get_if<StridedContraction>(&contraction)) {
       shape = packed_shape(index, wide, s->m, s->n, s->k, s->batch[0] * s->batch[1], pool_->threads());

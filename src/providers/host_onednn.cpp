@@ -7,6 +7,7 @@
 
 #include "core/problem.hpp"
 #include "kernels/common/contraction.hpp"
+#include "kernels/common/contraction.hpp"
 #include "providers/host_libraries.hpp"
 
 namespace attune {
@@ -29,7 +30,7 @@ struct Operand {
   Desc given, wanted;
   int arg = 0;
   std::size_t at = 0;       ///< of the reordered copy, in the workspace
-  dnnl::primitive reorder;  ///< given to wanted; of an output back again
+  dnnl::primitive reorder{};  ///< given to wanted; of an output back again
   bool copies() const { return given != wanted; }
 };
 
@@ -177,14 +178,14 @@ class OnednnPlan final : public Plan {
  public:
   OnednnPlan(const Problem& problem, dnnl::engine engine, Built built)
       : Plan("host:onednn", {.workspace = built.workspace, .deterministic = false}),
+        problem_(problem),
         engine_(std::move(engine)),
         built_(std::move(built)) {
-    if (const auto* gemm = std::get_if<GemmProblem>(&problem)) gemm_ = *gemm;
     adds_ = std::visit([](const auto& p) { return p.beta != Scalar::zero; }, problem);
   }
 
   Status run(const Launch& launch) const noexcept override {
-    if (adds_ && gemm_ && launch.c != launch.d) copy_c(launch);
+    if (adds_ && launch.c != launch.d) std::visit([&](const auto& p) { copy_c(p, launch); }, problem_);
     try {
       const auto memory = [&](const Desc& desc, const void* at) { return dnnl::memory(desc, engine_, const_cast<void*>(at)); };
       const auto wanted = [&](const Operand& operand, const void* given) {
@@ -214,8 +215,17 @@ class OnednnPlan final : public Plan {
   }
 
  private:
-  void copy_c(const Launch& launch) const noexcept {
-    const GemmProblem& p = *gemm_;
+  static void copy_c(const ConvProblem& p, const Launch& launch) noexcept {
+    const ConvView v = view(p);
+    const std::size_t size = size_of(spans(p).d.type);
+    for (std::int64_t z = 0; z < v.batches(); ++z)
+      for (std::int64_t i = 0; i < v.rows(); ++i)
+        for (std::int64_t j = 0; j < v.cols(); ++j) {
+          const std::size_t at = static_cast<std::size_t>(v.d_offset(i, j, z)) * size;
+          std::memcpy(static_cast<char*>(launch.d) + at, static_cast<const char*>(launch.c) + at, size);
+        }
+  }
+  static void copy_c(const GemmProblem& p, const Launch& launch) noexcept {
     const std::size_t size = size_of(p.c_type);
     for (std::int64_t z = 0; z < p.batch; ++z)
       for (std::int64_t j = 0; j < p.n; ++j)
@@ -223,9 +233,9 @@ class OnednnPlan final : public Plan {
                     static_cast<const char*>(launch.c) + static_cast<std::size_t>(z * p.stride_c + j * p.ldc) * size,
                     static_cast<std::size_t>(p.m) * size);
   }
+  Problem problem_;
   dnnl::engine engine_;
   Built built_;
-  std::optional<GemmProblem> gemm_;
   bool adds_ = false;
 };
 
@@ -246,6 +256,7 @@ Prepared prepare_onednn(const Problem& problem, const Constraints& constraints) 
   if (constraints.deterministic) return declined("not deterministic");
   const std::string_view why = std::visit(
       [](const auto& p) -> std::string_view {
+        if (p.epilogue != Epilogue::none) return "an epilogue";
         if (p.alpha != Scalar::one || p.beta == Scalar::other) return "scalars";
         return refuses(p);
       },

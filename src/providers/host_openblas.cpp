@@ -49,6 +49,7 @@ class OpenblasPlan final : public Plan {
 Prepared prepare_openblas(const Problem& problem, const Constraints& constraints) {
   const auto* p = std::get_if<GemmProblem>(&problem);
   if (p == nullptr) return declined("not a GEMM");
+  if (p->epilogue != Epilogue::none) return declined("an epilogue");
   if (constraints.deterministic) return declined("not deterministic");
   const bool wide = p->compute == Compute::f64;
   const DType type = wide ? DType::f64 : DType::f32;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/problem.hpp"
 #include "kernels/scale.hpp"
 #include "runtime/cuda_support.hpp"
 
@@ -10,7 +11,7 @@ namespace attune {
 namespace {
 
 struct Dimension {
-  std::int64_t extent, c_step, d_step;
+  std::int64_t extent, c_step, d_step, bias_step;
 };
 
 /// The fastest varying dimension first, without those of extent 1, neighbours joined where both tensors run on.
@@ -22,13 +23,14 @@ ScaleShape packed_shape(Dimension* dimensions, int count) noexcept {
   for (const Dimension* next = dimensions; next != end; ++next) {
     const int last = shape.dims - 1;
     if (last >= 0 && next->c_step == shape.c_step[last] * shape.extent[last] &&
-        next->d_step == shape.d_step[last] * shape.extent[last]) {
+        next->d_step == shape.d_step[last] * shape.extent[last] && next->bias_step == 0 && shape.bias_step[last] == 0) {
       shape.extent[last] *= next->extent;
       continue;
     }
     shape.extent[shape.dims] = next->extent;
     shape.c_step[shape.dims] = next->c_step;
     shape.d_step[shape.dims] = next->d_step;
+    shape.bias_step[shape.dims] = next->bias_step;
     ++shape.dims;
   }
   if (shape.dims == 0) shape.dims = 1;  // one element
@@ -36,7 +38,7 @@ ScaleShape packed_shape(Dimension* dimensions, int count) noexcept {
 }
 
 ScaleShape shape_of(const GemmProblem& p) noexcept {
-  Dimension dimensions[] = {{p.m, 1, 1}, {p.n, p.ldc, p.ldd}, {p.batch, p.stride_c, p.stride_d}};
+  Dimension dimensions[] = {{p.m, 1, 1, has_bias(p.epilogue)}, {p.n, p.ldc, p.ldd, 0}, {p.batch, p.stride_c, p.stride_d, 0}};
   return packed_shape(dimensions, 3);
 }
 
@@ -46,7 +48,7 @@ ScaleShape shape_of(const ConvProblem& p) noexcept {
   const Dims& extents = fwd ? y : dgrad ? p.x : p.w;
   const std::int64_t* steps = fwd ? p.y_stride : dgrad ? p.x_stride : p.w_stride;
   Dimension dimensions[5];
-  for (int i = 0; i < extents.count; ++i) dimensions[i] = {extents.size[i], steps[i], steps[i]};
+  for (int i = 0; i < extents.count; ++i) dimensions[i] = {extents.size[i], steps[i], steps[i], i == 1 && has_bias(p.epilogue)};
   return packed_shape(dimensions, extents.count);
 }
 
@@ -57,24 +59,33 @@ DType output_type(const ConvProblem& p) noexcept {
 
 class CudaScalePlan final : public Plan {
  public:
-  CudaScalePlan(ScaleShape shape, DType type, bool wide, Scalar beta, int ordinal)
-      : Plan("scale:strided", PlanTraits{}), shape_(shape), type_(type), wide_(wide), beta_(beta), ordinal_(ordinal) {}
+  CudaScalePlan(ScaleShape shape, DType type, Compute compute, Scalar beta, Epilogue epilogue, int ordinal)
+      : Plan("scale:strided", PlanTraits{}),
+        shape_(shape),
+        type_(type),
+        compute_(compute),
+        beta_(beta),
+        epilogue_(epilogue),
+        ordinal_(ordinal) {}
 
   Status run(const Launch& launch) const noexcept override {
     const DeviceScope device(ordinal_);
-    double beta = 0;
-    if (beta_ != Scalar::zero)
-      beta = wide_ ? *static_cast<const double*>(launch.beta) : static_cast<double>(*static_cast<const float*>(launch.beta));
-    if (beta == 1 && launch.c == launch.d) return Status::ok;
-    return cuda_status(launch_scale(type_, wide_, shape_, beta, launch.c, launch.d, static_cast<cudaStream_t>(launch.stream)),
-                       "scaling the output");
+    ScaleOperands operands;
+    if (beta_ != Scalar::zero) operands.beta = scalar_value(launch.beta, compute_);
+    if (operands.beta == 1 && launch.c == launch.d && epilogue_ == Epilogue::none) return Status::ok;
+    operands.c = launch.c, operands.d = launch.d;
+    operands.bias = has_bias(epilogue_) ? launch.bias : nullptr;
+    operands.activation = activation(epilogue_);
+    const bool wide = compute_ != Compute::f32;  // exact for 32-bit integers
+    return cuda_status(launch_scale(type_, wide, shape_, operands, static_cast<cudaStream_t>(launch.stream)), "scaling the output");
   }
 
  private:
   ScaleShape shape_;
   DType type_;
-  bool wide_;
+  Compute compute_;
   Scalar beta_;
+  Epilogue epilogue_;
   int ordinal_;
 };
 
@@ -83,7 +94,7 @@ class CudaScalePlan final : public Plan {
 std::unique_ptr<Plan> make_cuda_scale_plan(const Problem& problem, int ordinal) {
   return std::visit(
       [&](const auto& p) -> std::unique_ptr<Plan> {
-        return std::make_unique<CudaScalePlan>(shape_of(p), output_type(p), p.compute == Compute::f64, p.beta, ordinal);
+        return std::make_unique<CudaScalePlan>(shape_of(p), output_type(p), p.compute, p.beta, p.epilogue, ordinal);
       },
       problem);
 }

@@ -16,6 +16,9 @@ namespace {
 /// A first run shorter than this may be the host's loading of the kernel and no more than that: it is timed again.
 constexpr double surely_slow_us = 100e3;
 
+/// Of fp8 operands, in every trial.
+constexpr float operand_scales[2] = {0.5f, 1.5f};
+
 std::variant<GemmView, ConvView> view_of(const Problem& problem) {
   return std::visit([](const auto& p) -> std::variant<GemmView, ConvView> { return view(p); }, problem);
 }
@@ -69,13 +72,12 @@ CudaTrial::CudaTrial(CudaLab& lab, const Problem& problem, const Constraints& co
       block_(block) {
   std::visit(
       [&](const auto& p) {
-        alpha_ = value_of(p.alpha, 1.25);
-        beta_ = value_of(p.beta, -0.75);
-        wide_ = p.compute == Compute::f64;
+        const bool whole = p.compute == Compute::i32;
+        alpha_.set(p.compute, value_of(p.alpha, whole ? 3 : 1.25));
+        beta_.set(p.compute, value_of(p.beta, whole ? -2 : -0.75));
       },
       problem_);
-  narrow_alpha_ = static_cast<float>(alpha_);
-  narrow_beta_ = static_cast<float>(beta_);
+  scaled_ = is_fp8(spans_.a.type);
 }
 
 CudaTrial::~CudaTrial() {
@@ -94,11 +96,19 @@ void CudaTrial::generate() {
     fill(set, layout_.a, spans_.a, 0);
     fill(set, layout_.b, spans_.b, 1);
     fill(set, layout_.c, spans_.c, 2);
+    fill(set, layout_.bias, spans_.bias, 3);
+    if (scaled_)
+      cuda_check(cudaMemcpyAsync(at(layout_.in_set(set, layout_.scales)), operand_scales, sizeof operand_scales,
+                                 cudaMemcpyHostToDevice, lab_.stream),
+                 "copying scales");
   }
   ReferenceInputs in;
-  in.a = at(layout_.a), in.b = at(layout_.b), in.c = beta_ != 0 ? at(layout_.c) : nullptr;
+  in.a = at(layout_.a), in.b = at(layout_.b), in.c = beta_.value != 0 ? at(layout_.c) : nullptr;
   in.a_type = spans_.a.type, in.b_type = spans_.b.type, in.c_type = spans_.c.type;
-  in.alpha = alpha_, in.beta = beta_;
+  in.alpha = alpha_.value, in.beta = beta_.value;
+  if (scaled_) in.alpha *= static_cast<double>(operand_scales[0]) * static_cast<double>(operand_scales[1]);
+  in.bias = spans_.bias.elements != 0 ? at(layout_.bias) : nullptr;
+  in.activation = std::visit([](const auto& p) { return activation(p.epilogue); }, problem_);
   auto* references = static_cast<Reference*>(at(layout_.references));
   std::visit(
       [&](const auto& v) { cuda_check(launch_references(v, grid_, in, references, lab_.stream), "computing references"); },
@@ -127,8 +137,13 @@ Status CudaTrial::launch(const Plan& plan, int set) const noexcept {
   launch.b = at(layout_.in_set(set, layout_.b));
   launch.c = at(layout_.in_set(set, layout_.c));
   launch.d = at(layout_.in_set(set, layout_.d));
-  launch.alpha = wide_ ? static_cast<const void*>(&alpha_) : &narrow_alpha_;
-  launch.beta = wide_ ? static_cast<const void*>(&beta_) : &narrow_beta_;
+  launch.alpha = alpha_.as_given();
+  launch.beta = beta_.as_given();
+  if (spans_.bias.elements != 0) launch.bias = at(layout_.in_set(set, layout_.bias));
+  if (scaled_) {
+    const auto* scales = static_cast<const float*>(at(layout_.in_set(set, layout_.scales)));
+    launch.scale_a = scales, launch.scale_b = scales + 1;
+  }
   launch.workspace = plan.traits().workspace != 0 ? at(layout_.workspace) : nullptr;
   launch.stream = lab_.stream;
   return plan.run(launch);
@@ -163,8 +178,7 @@ void CudaTrial::examine(const Plan& plan) {
   const auto* references = static_cast<const Reference*>(at(layout_.references));
   std::visit(
       [&](const auto& v) {
-        const double terms = static_cast<double>(std::max<std::int64_t>(v.terms(), 1));
-        const Bound bound{allowed.absolute, allowed.out, 8 * (allowed.in + std::sqrt(terms) * allowed.acc)};
+        const Bound bound{allowed.absolute, allowed.out, allowed.of_sums(v.terms())};
         cuda_check(launch_check_output(output(), spans_.d.type, spans_.d.elements, v, lab_.findings, lab_.stream),
                    "checking the output");
         cuda_check(launch_compare(output(), spans_.d.type, v, grid_, bound, references, lab_.findings, lab_.stream),
@@ -194,10 +208,10 @@ Check CudaTrial::judge() const {
     result.outcome = Outcome::wrong;
     result.error = INFINITY;
     result.why = fmt::format("{} of {} elements are not finite or were not written", f.not_finite, elements);
-  } else if (f.written != elements) {
+  } else if (f.written != f.inside) {
     result.outcome = Outcome::red_zone;
     result.why = fmt::format("{} elements between columns or matrices of the output were overwritten",
-                             static_cast<long long>(f.written - elements));
+                             static_cast<long long>(f.written - f.inside));
   } else if (f.wrong != 0) {
     result.outcome = Outcome::wrong;
     result.why = fmt::format("{} of {} sampled elements are beyond the bound, by up to {:.3g} times; one is at {}", f.wrong,

@@ -79,10 +79,9 @@ class CudaTrial final : public Trial {
   const SampleGrid grid_;
   const TrialLayout layout_;
   const Block block_;
-  /// The values that go with the problem's scalar cases, in both types that a problem may give them.
-  double alpha_ = 1, beta_ = 0;
-  float narrow_alpha_ = 1, narrow_beta_ = 0;
-  bool wide_ = false;
+  /// The values that go with the problem's scalar cases.
+  GivenScalar alpha_, beta_;
+  bool scaled_ = false;  ///< operands with scales: fp8
 };
 
 }  // namespace attune

@@ -6,18 +6,20 @@ namespace attune {
 namespace {
 
 struct Alignments {
-  int a, b, c, d;
+  int a, b, c, d, bias;
 };
 
-Alignments alignments(const GemmProblem& p) noexcept { return {p.align_a, p.align_b, p.align_c, p.align_d}; }
+Alignments alignments(const GemmProblem& p) noexcept {
+  return {p.align_a, p.align_b, p.align_c, p.align_d, p.align_bias};
+}
 
 Alignments alignments(const ConvProblem& p) noexcept {
   switch (p.direction) {
-    case Direction::fwd: return {p.align_x, p.align_w, p.align_y, p.align_y};
-    case Direction::dgrad: return {p.align_y, p.align_w, p.align_x, p.align_x};
-    case Direction::wgrad: return {p.align_x, p.align_y, p.align_w, p.align_w};
+    case Direction::fwd: return {p.align_x, p.align_w, p.align_y, p.align_y, p.align_bias};
+    case Direction::dgrad: return {p.align_y, p.align_w, p.align_x, p.align_x, 16};
+    case Direction::wgrad: return {p.align_x, p.align_y, p.align_w, p.align_w, 16};
   }
-  return {16, 16, 16, 16};
+  return {16, 16, 16, 16, 16};
 }
 
 std::size_t round_up(std::size_t bytes) noexcept { return (bytes + 255) / 256 * 256; }
@@ -44,6 +46,9 @@ TrialLayout trial_layout(const Problem& problem, std::int64_t l2_bytes, std::siz
   layout.a = place(end, s.a, align.a);
   layout.b = place(end, s.b, align.b);
   if (c_apart) layout.c = place(end, s.c, align.c);
+  layout.bias = place(end, s.bias, align.bias);
+  layout.scales = round_up(end);
+  end = layout.scales + 2 * sizeof(float);
   end += red_zone_bytes;
   layout.d = place(end, s.d, align.d);
   if (!c_apart) layout.c = layout.d;

@@ -16,7 +16,7 @@ inline constexpr int most_operand_sets = 64;
 /// fails here.
 struct TrialLayout {
   int sets = 0;
-  std::size_t a = 0, b = 0, c = 0, d = 0;  ///< within a set; red zones lie around d
+  std::size_t a = 0, b = 0, c = 0, d = 0, bias = 0, scales = 0;  ///< within a set; red zones lie around d
   std::size_t set_bytes = 0;
   std::size_t workspace = 0, workspace_bytes = 0;  ///< red zones lie around it
   std::size_t references = 0;

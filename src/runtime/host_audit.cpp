@@ -67,6 +67,8 @@ void HostAudit::prepare(const View& v, const HostOperands& operands, int threads
   const std::int64_t down = blocks_of(rows), across = blocks_of(cols);
   samples_.resize(static_cast<std::size_t>(down * across * v.batches()));
   const Spans all = spans(problem_);
+  const std::int64_t bias_z = std::is_same_v<View, ConvView> ? rows : 0;
+  const Activation act = std::visit([](const auto& p) { return activation(p.epilogue); }, problem_);
   const auto compute = [&](auto a_tag, auto b_tag) {
     using A = decltype(a_tag);
     using B = decltype(b_tag);
@@ -94,7 +96,11 @@ void HostAudit::prepare(const View& v, const HostOperands& operands, int threads
         const double added = operands.beta * load_number(operands.c, type_, v.c_offset(i, j, z));
         sum += added, squares += added * added;
       }
-      samples_[static_cast<std::size_t>(index)] = {v.d_offset(i, j, z), sum, squares};
+      if (operands.bias != nullptr) {
+        const double added = load_number(operands.bias, type_, z * bias_z + i);
+        sum += added, squares += added * added;
+      }
+      samples_[static_cast<std::size_t>(index)] = {v.d_offset(i, j, z), activated(act, sum), squares};
     });
   };
   with_type(all.a.type, [&](auto a) { with_type(all.b.type, [&](auto b) { compute(a, b); }); });

@@ -18,6 +18,7 @@ struct HostOperands {
   const void* c = nullptr;  ///< null where beta is zero
   double alpha = 1;
   double beta = 0;
+  const void* bias = nullptr;  ///< null where there is none
 };
 
 /// Knows one random element of each 16 x 16 block of each output matrix, computed in double precision when it is made.

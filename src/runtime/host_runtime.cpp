@@ -53,13 +53,14 @@ class ScalePlan final : public Plan {
     std::visit(
         [&](const auto& p) {
           const auto v = view(p);
-          const double beta = p.compute == Compute::f64 ? *static_cast<const double*>(launch.beta)
-                                                        : static_cast<double>(*static_cast<const float*>(launch.beta));
+          const double beta = scalar_value(launch.beta, p.compute);
+          const std::int64_t bias_z = std::is_same_v<std::decay_t<decltype(p)>, ConvProblem> ? v.rows() : 0;
           for (std::int64_t z = 0; z < v.batches(); ++z)
             for (std::int64_t j = 0; j < v.cols(); ++j)
               for (std::int64_t i = 0; i < v.rows(); ++i) {
-                const double value = p.beta == Scalar::zero ? 0 : beta * load_number(launch.c, type, v.c_offset(i, j, z));
-                store_number(launch.d, type, v.d_offset(i, j, z), value);
+                double value = p.beta == Scalar::zero ? 0 : beta * load_number(launch.c, type, v.c_offset(i, j, z));
+                if (has_bias(p.epilogue)) value += load_number(launch.bias, type, z * bias_z + i);
+                store_number(launch.d, type, v.d_offset(i, j, z), activated(activation(p.epilogue), value));
               }
         },
         problem_);

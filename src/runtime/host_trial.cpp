@@ -36,14 +36,15 @@ Memory allocate(std::size_t bytes) {
   return memory;
 }
 
-/// Uniform in [-1, 1), every bit of the mantissa in use.
+/// Uniform in [-1, 1), every bit of the mantissa in use; integers in [-128, 128].
 void fill(void* memory, const Span& span, std::uint64_t seed) {
+  const double scale = span.type == DType::i8 || span.type == DType::i32 ? 0x1p-56 : 0x1p-63;
   with_type(span.type, [&](auto tag) {
     auto* values = static_cast<decltype(tag)*>(memory);
     std::uint64_t state = seed * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;
     for (std::int64_t i = 0; i < span.elements; ++i) {
       state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-      values[i] = narrow<decltype(tag)>(static_cast<double>(static_cast<std::int64_t>(state)) * 0x1p-63);
+      values[i] = narrow<decltype(tag)>(static_cast<double>(static_cast<std::int64_t>(state)) * scale);
     }
   });
 }
@@ -52,14 +53,14 @@ void fill(void* memory, const Span& span, std::uint64_t seed) {
 double value_of(Scalar scalar, double other) { return scalar == Scalar::zero ? 0 : scalar == Scalar::one ? 1 : other; }
 
 struct Alignments {
-  int a = 16, b = 16, c = 16, d = 16;
+  int a = 16, b = 16, c = 16, d = 16, bias = 16;
 };
-Alignments alignments(const GemmProblem& p) { return {p.align_a, p.align_b, p.align_c, p.align_d}; }
+Alignments alignments(const GemmProblem& p) { return {p.align_a, p.align_b, p.align_c, p.align_d, p.align_bias}; }
 Alignments alignments(const ConvProblem& p) {
   switch (p.direction) {
-    case Direction::fwd: return {p.align_x, p.align_w, p.align_y, p.align_y};
-    case Direction::dgrad: return {p.align_y, p.align_w, p.align_x, p.align_x};
-    case Direction::wgrad: return {p.align_x, p.align_y, p.align_w, p.align_w};
+    case Direction::fwd: return {p.align_x, p.align_w, p.align_y, p.align_y, p.align_bias};
+    case Direction::dgrad: return {p.align_y, p.align_w, p.align_x, p.align_x, 16};
+    case Direction::wgrad: return {p.align_x, p.align_y, p.align_w, p.align_w, 16};
   }
   return {};
 }
@@ -68,7 +69,7 @@ std::size_t shift(int align) { return align < 16 ? static_cast<std::size_t>(alig
 
 /// The operands of one launch, one behind the other.
 struct Slots {
-  std::size_t a, b, c, d, bytes;
+  std::size_t a, b, c, d, bias, bytes;
   Slots(const Spans& s, const Alignments& at) {
     std::size_t end = 0;
     const auto place = [&](const Span& span, int align) {
@@ -76,7 +77,7 @@ struct Slots {
       end = aligned(from + span.bytes());
       return from;
     };
-    a = place(s.a, at.a), b = place(s.b, at.b), c = place(s.c, at.c), d = place(s.d, at.d);
+    a = place(s.a, at.a), b = place(s.b, at.b), c = place(s.c, at.c), d = place(s.d, at.d), bias = place(s.bias, at.bias);
     bytes = end;
   }
 };
@@ -108,11 +109,11 @@ class HostTrial final : public Trial {
         in_place_(std::holds_alternative<ConvProblem>(problem)) {
     std::visit(
         [&](const auto& p) {
-          alpha_ = value_of(p.alpha, 1.25), beta_ = value_of(p.beta, -0.75);
-          wide_ = p.compute == Compute::f64, adds_ = p.beta != Scalar::zero;
+          const bool whole = p.compute == Compute::i32;
+          alpha_.set(p.compute, value_of(p.alpha, whole ? 3 : 1.25)), beta_.set(p.compute, value_of(p.beta, whole ? -2 : -0.75));
+          adds_ = p.beta != Scalar::zero, biased_ = has_bias(p.epilogue);
         },
         problem);
-    alpha_f_ = static_cast<float>(alpha_), beta_f_ = static_cast<float>(beta_);
     // Enough to pass through the last-level cache, but no more than can be filled in little time.
     constexpr std::size_t most_sets = 4096, most_bytes = 64 * mebibyte;
     const std::size_t cold = std::min(static_cast<std::size_t>(info.l2_bytes) * 5 / 4, most_bytes);
@@ -128,9 +129,10 @@ class HostTrial final : public Trial {
     fill(memory_.get() + slots_.a, spans_.a, 4 * seed);
     fill(memory_.get() + slots_.b, spans_.b, 4 * seed + 1);
     fill(memory_.get() + slots_.c, spans_.c, 4 * seed + 2);
+    fill(memory_.get() + slots_.bias, spans_.bias, 4 * seed + 3);
     for (std::size_t i = 1; i < sets_; ++i) std::memcpy(memory_.get() + i * slots_.bytes, memory_.get(), slots_.bytes);
     const HostOperands operands{memory_.get() + slots_.a, memory_.get() + slots_.b, adds_ ? memory_.get() + slots_.c : nullptr,
-                                wide_ ? alpha_ : alpha_f_, wide_ ? beta_ : beta_f_};
+                                alpha_.value, beta_.value, biased_ ? memory_.get() + slots_.bias : nullptr};
     audit_ = std::make_unique<HostAudit>(problem, constraints, operands, info.processors, seed);
     d_shift_ = slots_.d % memory_alignment;
     output_ = allocate(d_shift_ + audit_->bytes());
@@ -164,8 +166,8 @@ class HostTrial final : public Trial {
     Launch launch;
     launch.a = base + slots_.a, launch.b = base + slots_.b, launch.d = base + slots_.d;
     launch.c = in_place_ ? launch.d : base + slots_.c;
-    launch.alpha = wide_ ? static_cast<const void*>(&alpha_) : &alpha_f_;
-    launch.beta = wide_ ? static_cast<const void*>(&beta_) : &beta_f_;
+    launch.alpha = alpha_.as_given(), launch.beta = beta_.as_given();
+    launch.bias = biased_ ? base + slots_.bias : nullptr;
     launch.workspace = workspace_.get();
     return launch;
   }
@@ -174,9 +176,8 @@ class HostTrial final : public Trial {
   Spans spans_;
   Slots slots_;
   bool in_place_;  ///< C is D
-  bool wide_ = false, adds_ = false;
-  double alpha_ = 1, beta_ = 0;
-  float alpha_f_ = 1, beta_f_ = 0;
+  bool adds_ = false, biased_ = false;
+  GivenScalar alpha_, beta_;
   std::size_t sets_ = 1, d_shift_ = 0;
   Memory memory_, workspace_, output_;
   std::unique_ptr<HostAudit> audit_;

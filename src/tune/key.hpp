@@ -109,7 +109,7 @@ class KeyPacker {
 /// order of the field list.
 struct CallFacts {
   Scalar scalar[2] = {Scalar::one, Scalar::zero};
-  int align[4] = {16, 16, 16, 16};
+  int align[5] = {16, 16, 16, 16, 16};
 };
 
 /// Packs the facts in the place of the problem's own fields, which saves the call path a copy of the problem.

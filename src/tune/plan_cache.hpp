@@ -31,7 +31,7 @@ struct CacheEntry {
   bool deferred = false;
   PlanInfo info;
   /// Bytes that the operands span: an output must not overlap an input.
-  std::size_t a_bytes = 0, b_bytes = 0, c_bytes = 0, d_bytes = 0;
+  std::size_t a_bytes = 0, b_bytes = 0, c_bytes = 0, d_bytes = 0, bias_bytes = 0;
   /// C may be D: they have the same strides.
   bool in_place = true;
 

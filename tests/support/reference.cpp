@@ -18,7 +18,8 @@ namespace {
 constexpr int untouched = 0xff;
 
 template <class View>
-Reference compute(const View& v, const Spans& spans, const void* a, const void* b, const void* c, double alpha, double beta) {
+Reference compute(const View& v, const Spans& spans, const void* a, const void* b, const void* c, double alpha, double beta,
+                  const void* bias, Activation activation) {
   Reference r;
   r.terms = v.terms();
   for (std::int64_t z = 0; z < v.batches(); ++z)
@@ -37,7 +38,12 @@ Reference compute(const View& v, const Spans& spans, const void* a, const void* 
           sum += added;
           squares += added * added;
         }
-        r.value.push_back(sum);
+        if (bias != nullptr) {
+          const double added = load_number(bias, spans.d.type, std::is_same_v<View, ConvView> ? z * v.rows() + i : i);
+          sum += added;
+          squares += added * added;
+        }
+        r.value.push_back(activated(activation, sum));
         r.squares.push_back(squares);
         r.at.push_back(v.d_offset(i, j, z));
       }
@@ -46,9 +52,13 @@ Reference compute(const View& v, const Spans& spans, const void* a, const void* 
 
 }  // namespace
 
-Reference reference(const Problem& problem, const void* a, const void* b, const void* c, double alpha, double beta) {
+Reference reference(const Problem& problem, const void* a, const void* b, const void* c, double alpha, double beta,
+                    const void* bias) {
   return std::visit(
-      [&](const auto& p) { return compute(view(p), spans(problem), a, b, p.beta == Scalar::zero ? nullptr : c, alpha, beta); },
+      [&](const auto& p) {
+        return compute(view(p), spans(problem), a, b, p.beta == Scalar::zero ? nullptr : c, alpha, beta,
+                       has_bias(p.epilogue) ? bias : nullptr, activation(p.epilogue));
+      },
       problem);
 }
 
@@ -74,33 +84,32 @@ Comparison compare(const Problem& problem, const Constraints& constraints, Accum
 
 void fill(void* memory, DType type, std::int64_t elements, std::uint64_t seed) {
   std::mt19937_64 random(seed);
+  const double scale = type == DType::i8 || type == DType::i32 ? 127 * 0x1p-63 : 0x1p-63;
   for (std::int64_t i = 0; i < elements; ++i)
-    store_number(memory, type, i, static_cast<double>(static_cast<std::int64_t>(random())) * 0x1p-63);
+    store_number(memory, type, i, static_cast<double>(static_cast<std::int64_t>(random())) * scale);
 }
 
 HostCase::HostCase(const Problem& problem, double alpha, double beta, std::uint64_t seed)
-    : problem_(resolve(problem)),
-      alpha_(alpha),
-      beta_(beta),
-      alpha_f_(static_cast<float>(alpha)),
-      beta_f_(static_cast<float>(beta)) {
+    : problem_(resolve(problem)) {
   const Spans s = spans(problem_);
   in_place_ = std::holds_alternative<ConvProblem>(problem_);
-  std::visit([&](const auto& p) { wide_ = p.compute == Compute::f64, adds_ = p.beta != Scalar::zero; }, problem_);
+  std::visit([&](const auto& p) { alpha_.set(p.compute, alpha), beta_.set(p.compute, beta), adds_ = p.beta != Scalar::zero; },
+             problem_);
   const auto make = [&](std::vector<std::byte>& memory, const Span& span, std::uint64_t salt) {
     memory.resize(span.bytes());
     fill(memory.data(), span.type, span.elements, seed * 4 + salt);
   };
   make(a_, s.a, 0);
   make(b_, s.b, 1);
+  make(bias_, s.bias, 3);
   if (adds_)
     make(c_, s.c, 2);
   else
     c_.assign(s.d.bytes() * 4 + 4096, std::byte{untouched});
   d_.resize(2 * zone + s.d.bytes() + 64);
   shift_ = 64 - reinterpret_cast<std::uintptr_t>(d_.data()) % 64;
-  reference_ = reference(problem_, a_.data(), b_.data(), adds_ ? c_.data() : nullptr, wide_ ? alpha_ : alpha_f_,
-                         wide_ ? beta_ : beta_f_);
+  reference_ = reference(problem_, a_.data(), b_.data(), adds_ ? c_.data() : nullptr, alpha_.value, beta_.value,
+                         bias_.data());
 }
 
 std::size_t HostCase::output_bytes() const noexcept { return spans(problem_).d.bytes(); }
@@ -116,8 +125,8 @@ Launch HostCase::launch(std::size_t workspace) {
   Launch launch;
   launch.a = a_.data(), launch.b = b_.data(), launch.d = d;
   launch.c = in_place_ ? d : c_.data();
-  launch.alpha = wide_ ? static_cast<const void*>(&alpha_) : &alpha_f_;
-  launch.beta = wide_ ? static_cast<const void*>(&beta_) : &beta_f_;
+  launch.alpha = alpha_.as_given(), launch.beta = beta_.as_given();
+  launch.bias = bias_.empty() ? nullptr : bias_.data();
   launch.workspace = workspace_.data() + (256 - reinterpret_cast<std::uintptr_t>(workspace_.data()) % 256);
   return launch;
 }

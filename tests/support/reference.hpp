@@ -15,13 +15,15 @@ namespace attune::test {
 /// Every output element in the order of view(problem): rows fastest, then columns, then matrices.
 struct Reference {
   std::vector<double> value;
-  std::vector<double> squares;   ///< sum of squares of what was added up
+  std::vector<double> squares;   ///< sum of squares of what was added up, before the activation
   std::vector<std::int64_t> at;  ///< in elements from the output's address
   std::int64_t terms = 0;
 };
 
-/// `problem` is resolved; addresses are the host's. c is not read when the problem's beta case is zero.
-Reference reference(const Problem& problem, const void* a, const void* b, const void* c, double alpha, double beta);
+/// `problem` is resolved; addresses are the host's. c is not read when the problem's beta case is zero, bias only where the
+/// epilogue has one. alpha has the scales of fp8 operands in it.
+Reference reference(const Problem& problem, const void* a, const void* b, const void* c, double alpha, double beta,
+                    const void* bias = nullptr);
 
 struct Comparison {
   bool ok = true;
@@ -31,7 +33,7 @@ struct Comparison {
 Comparison compare(const Problem& problem, const Constraints& constraints, Accumulation accumulation,
                    const Reference& reference, const void* d);
 
-/// Uniform in [-1, 1), full mantissas.
+/// Uniform in [-1, 1), full mantissas; integers in [-127, 127].
 void fill(void* memory, DType type, std::int64_t elements, std::uint64_t seed);
 
 /// The operands of a problem in host memory: random inputs; the output and its surroundings hold `untouched` bytes, except that
@@ -51,10 +53,9 @@ class HostCase {
  private:
   static constexpr std::size_t zone = 4096;
   Problem problem_;
-  double alpha_, beta_;
-  float alpha_f_, beta_f_;
-  bool wide_ = false, adds_ = false, in_place_ = false;
-  std::vector<std::byte> a_, b_, c_, d_, workspace_;
+  GivenScalar alpha_, beta_;
+  bool adds_ = false, in_place_ = false;
+  std::vector<std::byte> a_, b_, c_, d_, bias_, workspace_;
   std::size_t shift_ = 0;
   Reference reference_;
 };
