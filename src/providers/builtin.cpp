@@ -8,6 +8,7 @@
 #if ATTUNE_HAS_CUDA
 #include "providers/cublaslt.hpp"
 #include "providers/cudnn.hpp"
+#include "providers/tile.hpp"
 #include "runtime/cuda_runtime.hpp"
 #include "runtime/cuda_versions.hpp"
 #endif
@@ -26,6 +27,7 @@ Backend make_backend(Device device) {
   const DeviceInfo& info = backend.runtime->info();
   backend.providers.push_back(make_cublaslt_provider(device.ordinal, info));
   backend.providers.push_back(make_cudnn_provider(device.ordinal, info));
+  backend.providers.push_back(make_tile_provider(device.ordinal, info));
   return backend;
 #else
   throw Error(Status::no_device, "CUDA device " + std::to_string(device.ordinal) +

@@ -15,14 +15,19 @@ namespace attune {
 namespace {
 
 constexpr std::byte untouched{0xff};
+constexpr float operand_scales[2] = {0.5f, 1.5f};
 
 Scalar case_of(double value) { return value == 0 ? Scalar::zero : value == 1 ? Scalar::one : Scalar::other; }
 
 void align(GemmProblem& p, int alignment, bool reads_c) {
   p.align_a = p.align_b = p.align_d = alignment;
   p.align_c = reads_c ? alignment : 16;
+  p.align_bias = has_bias(p.epilogue) ? alignment : 16;
 }
-void align(ConvProblem& p, int alignment, bool) { p.align_x = p.align_w = p.align_y = alignment; }
+void align(ConvProblem& p, int alignment, bool) {
+  p.align_x = p.align_w = p.align_y = alignment;
+  p.align_bias = has_bias(p.epilogue) ? alignment : 16;
+}
 
 Problem complete(Problem problem, const CallOptions& options) {
   const int alignment = alignment_of(reinterpret_cast<const void*>(256 + options.shift));
@@ -75,23 +80,24 @@ GpuCall::GpuCall(const Problem& problem, const CallOptions& options)
       options_(options),
       spans_(spans(problem_)),
       shift_(options.shift),
-      wide_(std::visit([](const auto& p) { return p.compute == Compute::f64; }, problem_)),
-      alpha_f_(static_cast<float>(options.alpha)),
-      beta_f_(static_cast<float>(options.beta)),
       host_a_(random_values(spans_.a, options.seed * 4)),
       host_b_(random_values(spans_.b, options.seed * 4 + 1)),
       host_c_(random_values(spans_.c, options.seed * 4 + 2)),
+      host_bias_(random_values(spans_.bias, options.seed * 4 + 3)),
       initial_(spans_.d.bytes() + 2 * zone, untouched) {
+  std::visit([&](const auto& p) { alpha_.set(p.compute, options.alpha), beta_.set(p.compute, options.beta); }, problem_);
   if (in_place() && !host_c_.empty()) {
     std::memcpy(initial_.data() + zone, host_c_.data(), host_c_.size());
   }
-  a_ = upload(host_a_), b_ = upload(host_b_);
+  a_ = upload(host_a_), b_ = upload(host_b_), bias_ = upload(host_bias_);
+  if (is_fp8(spans_.a.type)) {
+    scales_ = std::make_unique<DeviceBuffer>(sizeof operand_scales);
+    write_device(scales_->get(), operand_scales, sizeof operand_scales);
+  }
   // Where beta is zero a C apart holds NaNs.
   c_ = upload(in_place() ? Bytes() : !host_c_.empty() ? host_c_ : Bytes(spans_.d.bytes(), untouched));
   d_ = upload(initial_);
 }
-
-bool GpuCall::in_place() const { return !options_.c_apart || std::holds_alternative<ConvProblem>(problem_); }
 
 std::unique_ptr<DeviceBuffer> GpuCall::upload(const Bytes& bytes) const {
   auto buffer = std::make_unique<DeviceBuffer>(bytes.size() + shift_, 0xff);
@@ -100,12 +106,15 @@ std::unique_ptr<DeviceBuffer> GpuCall::upload(const Bytes& bytes) const {
 }
 
 Status GpuCall::try_run(Context& ctx, Stream stream) {
-  const void* alpha = wide_ ? static_cast<const void*>(&options_.alpha) : &alpha_f_;
-  const void* beta = wide_ ? static_cast<const void*>(&options_.beta) : &beta_f_;
-  const void *a = at(*a_, shift_), *b = at(*b_, shift_), *c = in_place() ? d() : at(*c_, shift_);
-  if (const auto* gemm = std::get_if<GemmProblem>(&problem_))
-    return tuned_gemm(ctx, *gemm, {a, b, c, d(), alpha, beta}, stream, std::nothrow);
-  return tuned_conv(ctx, std::get<ConvProblem>(problem_), {a, b, d(), alpha, beta}, stream, std::nothrow);
+  const Launch l = launch(nullptr);
+  if (const auto* gemm = std::get_if<GemmProblem>(&problem_)) {
+    GemmArgs args(l.a, l.b, l.c, l.d, l.alpha, l.beta);
+    args.bias = l.bias, args.scale_a = l.scale_a, args.scale_b = l.scale_b;
+    return tuned_gemm(ctx, *gemm, args, stream, std::nothrow);
+  }
+  ConvArgs args(l.a, l.b, l.d, l.alpha, l.beta);
+  args.bias = l.bias, args.c = l.c;
+  return tuned_conv(ctx, std::get<ConvProblem>(problem_), args, stream, std::nothrow);
 }
 
 void GpuCall::run(Context& ctx, Stream stream) {
@@ -116,8 +125,9 @@ Launch GpuCall::launch(void* workspace) const {
   Launch launch;
   launch.a = at(*a_, shift_), launch.b = at(*b_, shift_), launch.d = d();
   launch.c = in_place() ? d() : at(*c_, shift_);
-  launch.alpha = wide_ ? static_cast<const void*>(&options_.alpha) : &alpha_f_;
-  launch.beta = wide_ ? static_cast<const void*>(&options_.beta) : &beta_f_;
+  launch.alpha = alpha_.as_given(), launch.beta = beta_.as_given();
+  launch.bias = host_bias_.empty() ? nullptr : at(*bias_, shift_);
+  launch.scale_a = scale(0), launch.scale_b = scale(1);
   launch.workspace = workspace;
   return launch;
 }
@@ -139,10 +149,10 @@ void GpuCall::spoil_inputs() {
 Bytes GpuCall::output() const { return read_device(d(), spans_.d.bytes()); }
 
 const test::Reference& GpuCall::expected() {
+  const double scales = scales_ ? static_cast<double>(operand_scales[0]) * static_cast<double>(operand_scales[1]) : 1;
   if (expected_ == nullptr)
-    expected_ =
-        std::make_unique<test::Reference>(test::reference(problem_, host_a_.data(), host_b_.data(), host_c_.data(),
-                                                          wide_ ? options_.alpha : alpha_f_, wide_ ? options_.beta : beta_f_));
+    expected_ = std::make_unique<test::Reference>(test::reference(problem_, host_a_.data(), host_b_.data(), host_c_.data(),
+                                                                  alpha_.value * scales, beta_.value, host_bias_.data()));
   return *expected_;
 }
 

@@ -46,7 +46,7 @@ class GpuStream {
 struct CallOptions {
   double alpha = 1;
   double beta = 0;
-  bool c_apart = false;   ///< GEMM: C is a buffer of its own; else C is D
+  bool c_apart = false;   ///< C is a buffer of its own; else C is D
   std::size_t shift = 0;  ///< bytes by which each address misses an alignment to 256
   std::uint64_t seed = 1;
 };
@@ -90,17 +90,17 @@ class GpuCall {
   static constexpr std::size_t zone = 4096;
   static void* at(const DeviceBuffer& buffer, std::size_t offset) { return static_cast<std::byte*>(buffer.get()) + offset; }
   std::unique_ptr<DeviceBuffer> upload(const Bytes& bytes) const;
-  bool in_place() const;
+  bool in_place() const { return !options_.c_apart; }
+  const void* scale(int operand) const { return scales_ ? at(*scales_, static_cast<std::size_t>(operand) * sizeof(float)) : nullptr; }
   const test::Reference& expected();
 
   Problem problem_;
   CallOptions options_;
   Spans spans_;
   std::size_t shift_;
-  bool wide_;
-  float alpha_f_, beta_f_;
-  Bytes host_a_, host_b_, host_c_, initial_;  ///< initial_: the output with its red zones
-  std::unique_ptr<DeviceBuffer> a_, b_, c_, d_;
+  GivenScalar alpha_, beta_;
+  Bytes host_a_, host_b_, host_c_, host_bias_, initial_;  ///< initial_: the output with its red zones
+  std::unique_ptr<DeviceBuffer> a_, b_, c_, d_, bias_, scales_;  ///< scales_: of fp8 operands, null for others
   std::unique_ptr<test::Reference> expected_;
 };
 

@@ -1,0 +1,147 @@
+// From a matrix in global memory to a swizzled tile in shared memory, by all threads of a block.
+//
+// An `AlignedCopy` needs lines that begin at multiples of 16 bytes and leaves the work to cp.async. A `ShiftedCopy` takes any
+// alignment of the elements: it loads the two aligned granules that a chunk lies in, and shifts them together in registers, so
+// that an odd leading dimension costs one more load from the L1, not eight narrow ones. Neither reads outside the operand.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/mma.cuh"
+
+namespace attune {
+
+/// A matrix of lines in memory, of which a tile is copied: `first` is the tile's first row (or column) of the result.
+template <typename T>
+struct LinedMatrix {
+  const T* data = nullptr;     ///< of this matrix
+  const T* begin = nullptr;    ///< of the whole operand, which may be a batch
+  const T* end = nullptr;
+  std::int64_t ld = 0;
+  int first = 0, extent = 0;   ///< rows (or columns) of the result: where the tile begins, how many there are
+};
+
+/// What both copies know: thread t copies chunk t % chunks of lines t / chunks, + lines_each, + 2 lines_each, ...
+template <typename T, bool KMajor, int Extent, int BK, int Threads>
+struct CopyPlan {
+  using Tile = SharedTile<T, KMajor, Extent, BK>;
+  static constexpr int elements = chunk_elements<T>;
+  static constexpr int lines_each = Threads / Tile::chunks;
+  static constexpr int count = (Tile::lines + lines_each - 1) / lines_each;
+  static constexpr bool even = Tile::lines % lines_each == 0;
+  static_assert(Threads % Tile::chunks == 0);
+
+  LinedMatrix<T> from;
+  const T* pointer;  ///< of this thread's first chunk at the present k
+  int line, chunk;
+
+  __device__ CopyPlan(const LinedMatrix<T>& matrix, int k0) : from(matrix) {
+    line = static_cast<int>(threadIdx.x) / Tile::chunks, chunk = static_cast<int>(threadIdx.x) % Tile::chunks;
+    pointer = KMajor ? from.data + (static_cast<std::int64_t>(from.first) + line) * from.ld + k0 + chunk * elements
+                     : from.data + (static_cast<std::int64_t>(k0) + line) * from.ld + from.first + chunk * elements;
+  }
+  /// Elements of the i-th chunk that exist, for k from k0 to k_end.
+  __device__ int valid(int i, int k0, int k_end) const {
+    const int at = line + i * lines_each;
+    if (!even && at >= Tile::lines) return 0;
+    const bool inside = KMajor ? from.first + at < from.extent : k0 + at < k_end;
+    const int left = KMajor ? k_end - k0 - chunk * elements : from.extent - from.first - chunk * elements;
+    return !inside || left <= 0 ? 0 : left < elements ? left : elements;
+  }
+  __device__ void advance() { pointer += KMajor ? std::int64_t{BK} : BK * from.ld; }
+};
+
+template <typename T, bool KMajor, int Extent, int BK, int Threads>
+struct AlignedCopy : CopyPlan<T, KMajor, Extent, BK, Threads> {
+  using Base = CopyPlan<T, KMajor, Extent, BK, Threads>;
+  using Base::Base;
+
+  /// Starts the copy of k0 .. k0 + BK; what lies past k_end or the extent becomes zero.
+  __device__ void start(std::uint32_t tile, int k0, int k_end) {
+#pragma unroll
+    for (int i = 0; i < Base::count; ++i) {
+      const int at = this->line + i * Base::lines_each;
+      if (!Base::even && at >= Base::Tile::lines) break;
+      const int bytes = this->valid(i, k0, k_end) * static_cast<int>(sizeof(T));
+      const T* source = bytes > 0 ? this->pointer + i * Base::lines_each * this->from.ld : this->from.begin;
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(tile + Base::Tile::at(at, this->chunk)), "l"(source),
+                   "r"(bytes));
+    }
+    this->advance();
+  }
+};
+
+/// A granule of which a part lies outside the operand.
+template <typename T>
+__device__ __noinline__ uint4 partial_granule(const T* granule, const T* begin, const T* end) {
+  alignas(16) T values[chunk_elements<T>];
+  for (int i = 0; i < chunk_elements<T>; ++i) values[i] = granule + i >= begin && granule + i < end ? granule[i] : T{};
+  return *reinterpret_cast<const uint4*>(values);
+}
+
+template <typename T, bool KMajor, int Extent, int BK, int Threads>
+struct ShiftedCopy : CopyPlan<T, KMajor, Extent, BK, Threads> {
+  using Base = CopyPlan<T, KMajor, Extent, BK, Threads>;
+  using Base::Base;
+  uint4 low[Base::count], high[Base::count];
+
+  __device__ static int misalignment(const T* p) { return static_cast<int>(reinterpret_cast<std::uintptr_t>(p) & 15); }
+  __device__ const T* chunk_pointer(int i) const { return this->pointer + i * Base::lines_each * this->from.ld; }
+
+  /// Starts the loads of k0 .. k0 + BK into registers.
+  __device__ void load(int k0, int k_end) {
+#pragma unroll
+    for (int i = 0; i < Base::count; ++i) {
+      low[i] = high[i] = uint4{0, 0, 0, 0};
+      const int valid = this->valid(i, k0, k_end);
+      if (valid == 0) continue;
+      const T* p = chunk_pointer(i);
+      const int off = misalignment(p);
+      const T* granule = reinterpret_cast<const T*>(reinterpret_cast<std::uintptr_t>(p) - static_cast<unsigned>(off));
+      const bool second = off / static_cast<int>(sizeof(T)) + valid > Base::elements;
+      const T* last = granule + (second ? 2 : 1) * Base::elements;
+      if (granule >= this->from.begin && last <= this->from.end) {
+        low[i] = *reinterpret_cast<const uint4*>(granule);
+        if (second) high[i] = *reinterpret_cast<const uint4*>(granule + Base::elements);
+      } else {
+        low[i] = partial_granule(granule, this->from.begin, this->from.end);
+        if (second) high[i] = partial_granule(granule + Base::elements, this->from.begin, this->from.end);
+      }
+    }
+  }
+  /// Shifts what was loaded and writes it to the tile.
+  __device__ void store(char* tile, int k0, int k_end) {
+#pragma unroll
+    for (int i = 0; i < Base::count; ++i) {
+      const int at = this->line + i * Base::lines_each;
+      if (!Base::even && at >= Base::Tile::lines) break;
+      const int off = misalignment(chunk_pointer(i));
+      std::uint32_t w[8] = {low[i].x, low[i].y, low[i].z, low[i].w, high[i].x, high[i].y, high[i].z, high[i].w};
+      if (off & 4)
+#pragma unroll
+        for (int j = 0; j < 7; ++j) w[j] = w[j + 1];
+      if (off & 8)
+#pragma unroll
+        for (int j = 0; j < 5; ++j) w[j] = w[j + 2];
+      if constexpr (sizeof(T) < 4) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) w[j] = __funnelshift_r(w[j], w[j + 1], (off & 3) * 8);
+      }
+      const int valid = this->valid(i, k0, k_end);
+      if (valid < Base::elements) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const int bytes = valid * static_cast<int>(sizeof(T)) - j * 4;
+          if (bytes <= 0)
+            w[j] = 0;
+          else if (bytes < 4)
+            w[j] &= (1u << (bytes * 8)) - 1;
+        }
+      }
+      *reinterpret_cast<uint4*>(tile + Base::Tile::at(at, this->chunk)) = uint4{w[0], w[1], w[2], w[3]};
+    }
+    this->advance();
+  }
+};
+
+}  // namespace attune

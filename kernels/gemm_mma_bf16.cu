@@ -1,0 +1,11 @@
+#include "kernels/gemm_mma.cuh"
+#include "kernels/gemm_mma_types.hpp"
+
+namespace attune::mma {
+
+cudaError_t launch_bf16(int row, const MmaGemmShape& shape, const MmaGemmCall& call, cudaStream_t stream) noexcept {
+  return launch_mma_gemm_of<__nv_bfloat16, DType::bf16>(row, shape, call, stream);
+}
+cudaError_t allow_bf16(int row) noexcept { return allow_mma_gemm_of<__nv_bfloat16, DType::bf16>(row); }
+
+}  // namespace attune::mma

@@ -1,0 +1,74 @@
+// The tables of Attune's own GPU kernels: launch tables, candidate lists, tests and benchmark read them. A row's name is its
+// configuration (see the `tile` provider); everything else about a launch is a run-time argument.
+#pragma once
+
+#include <attune/types.hpp>
+#include <array>
+#include <cstddef>
+
+namespace attune {
+
+/// Tensor-core GEMM, sm_80 and up. X gives the rows of the tile and Y its columns; each lies along k in memory (k-major) or not.
+struct MmaGemmRow {
+  DType type = DType::f16;  ///< of X and Y; f32 is multiplied as tf32
+  bool x_k_major = true, y_k_major = true;
+  int bm = 0, bn = 0, bk = 0;  ///< the block's tile
+  int wm = 0, wn = 0;          ///< a warp's part of it
+  int stages = 0;
+  bool shifted = false;  ///< takes operands of any alignment
+  int revision = 1;      ///< raised with every change that may alter speed or bits
+};
+
+/// Bytes of shared memory: the ring of tiles, or the sums that are staged in its place.
+constexpr int shared_bytes(const MmaGemmRow& r) noexcept {
+  const int ring = r.stages * (r.bm + r.bn) * r.bk * (r.type == DType::f32 ? 4 : 2);
+  const int by_rows = r.bm * (r.bn + 8) * 4, by_columns = r.bn * (r.bm + 4) * 4;
+  return ring > by_rows && ring > by_columns ? ring : by_rows > by_columns ? by_rows : by_columns;
+}
+
+namespace tiles {
+
+struct MmaGemmTile {
+  int bm, bn, bk, wm, wn, stages;
+  bool shifted;
+};
+/// bk for 16-bit elements; half of it for tf32.
+inline constexpr MmaGemmTile mma_gemm_tiles[] = {
+    {128, 128, 64, 64, 64, 3, false}, {256, 128, 64, 64, 64, 3, false}, {128, 64, 64, 64, 32, 3, false},
+    {64, 64, 64, 32, 32, 4, false},   {128, 128, 32, 64, 32, 2, true},  {128, 64, 32, 64, 32, 2, true},
+    {64, 64, 32, 32, 32, 2, true},    {128, 32, 32, 32, 32, 2, true},
+};
+inline constexpr DType mma_gemm_types[] = {DType::f16, DType::bf16, DType::f32};
+/// (not k-major, k-major) is the second of these with X and Y exchanged.
+inline constexpr bool mma_gemm_majors[][2] = {{true, true}, {true, false}, {false, false}};
+
+consteval auto make_mma_gemm_rows() {
+  std::array<MmaGemmRow, std::size(mma_gemm_tiles) * std::size(mma_gemm_types) * std::size(mma_gemm_majors)> rows;
+  std::size_t at = 0;
+  for (DType type : mma_gemm_types)
+    for (const auto& major : mma_gemm_majors)
+      for (const MmaGemmTile& t : mma_gemm_tiles)
+        rows[at++] = {type, major[0], major[1], t.bm, t.bn, type == DType::f32 ? t.bk / 2 : t.bk, t.wm, t.wn, t.stages, t.shifted};
+  return rows;
+}
+
+}  // namespace tiles
+
+inline constexpr auto mma_gemm_rows = tiles::make_mma_gemm_rows();
+
+/// GEMM without tensor cores. `any_types`: sums of `type`, operands of whatever type; slow, and there for every problem.
+struct SimtGemmRow {
+  DType type = DType::f32;
+  bool any_types = false;
+  int bm = 0, bn = 0, bk = 0;
+  int tm = 0, tn = 0;  ///< elements of a thread
+  int revision = 1;
+};
+
+inline constexpr SimtGemmRow simt_gemm_rows[] = {
+    {DType::f32, false, 128, 128, 16, 8, 8}, {DType::f32, false, 128, 64, 16, 8, 4}, {DType::f32, false, 64, 64, 16, 4, 4},
+    {DType::f32, false, 32, 32, 32, 4, 4},   {DType::f64, false, 64, 64, 16, 4, 4},  {DType::f64, false, 32, 32, 16, 4, 2},
+    {DType::f32, true},                      {DType::f64, true},                     {DType::i32, true},
+};
+
+}  // namespace attune
