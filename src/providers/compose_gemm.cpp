@@ -1,0 +1,117 @@
+// Rewriting of GEMM: operands copied to aligned lines, results through sums in fp32.
+#include <algorithm>
+
+#include "providers/compose_rewrite.hpp"
+
+namespace attune::compose {
+namespace {
+
+constexpr std::int64_t alignment = 16;  // bytes that vendor kernels and own ones like lines to begin at
+
+std::int64_t per_line(DType type) noexcept { return alignment / static_cast<std::int64_t>(size_of(type)); }
+std::int64_t round_up(std::int64_t value, std::int64_t step) noexcept { return (value + step - 1) / step * step; }
+std::size_t padded(std::size_t bytes) noexcept { return (bytes + 255) / 256 * 256; }
+
+bool is_aligned(int align, DType type, std::int64_t lines, std::int64_t ld, std::int64_t batch, std::int64_t stride) noexcept {
+  const std::int64_t unit = per_line(type);
+  return align >= alignment && (lines <= 1 || ld % unit == 0) && (batch <= 1 || stride % unit == 0);
+}
+
+/// One operand as lines of places.
+struct Lines {
+  std::int64_t lines, places, ld, stride;
+  DType type;
+  int align;
+  std::int64_t elements;
+  bool aligned(std::int64_t batch) const noexcept { return is_aligned(align, type, lines, ld, batch, stride); }
+};
+
+/// Copies an operand to aligned lines; `places` may grow by zeros. Returns the new leading dimension and stride.
+void copy(Rewrite& r, Operand operand, const Lines& from, std::int64_t batch, std::int64_t padded_places, std::int64_t& ld,
+          std::int64_t& stride) {
+  const std::int64_t matrices = from.stride == 0 ? 1 : batch;
+  Copy c;
+  c.operand = operand;
+  c.shape.matrices = matrices;
+  c.shape.lines = c.shape.padded_lines = from.lines;
+  c.shape.places = from.places;
+  ld = c.shape.padded_places = c.shape.to_line = round_up(padded_places, per_line(from.type));
+  c.shape.from_matrix = from.stride, c.shape.from_line = from.ld, c.shape.from_place = 1;
+  stride = from.stride == 0 ? 0 : from.lines * ld;
+  c.shape.to_matrix = from.lines * ld;
+  c.shape.from_elements = from.elements;
+  c.shape.element_bytes = static_cast<int>(size_of(from.type));
+  c.at = r.workspace;
+  r.workspace += padded(static_cast<std::size_t>(matrices * from.lines * ld) * size_of(from.type));
+  r.copies.push_back(c);
+}
+
+/// D in fp32 (or fp64) in the workspace, and home from there with everything that follows a sum.
+void send_through_sums(Rewrite& r, const GemmProblem& p, GemmProblem& inner) {
+  const bool wide = p.compute == Compute::f64;
+  inner.c_type = wide ? DType::f64 : DType::f32;
+  inner.alpha = Scalar::one, inner.beta = Scalar::zero;
+  inner.epilogue = Epilogue::none;
+  inner.align_bias = inner.align_c = inner.align_d = 16;
+  inner.ldc = inner.ldd = p.m;
+  inner.stride_c = inner.stride_d = p.m * p.n;
+  r.through_sums = true;
+  r.finish = {p.batch, p.n, p.m, 1, p.stride_d, p.ldd, p.stride_c, p.ldc, p.c_type, wide};
+  r.sums_at = r.workspace;
+  r.workspace += padded(static_cast<std::size_t>(p.batch * p.m * p.n) * size_of(inner.c_type));
+}
+
+std::optional<Rewrite> rewrite(const Problem& problem, bool copy_inputs, bool through_sums) {
+  const auto* p = std::get_if<GemmProblem>(&problem);
+  if (p == nullptr || p->compute == Compute::i32) return std::nullopt;
+  const bool na = p->op_a == Op::N, nb = p->op_b == Op::N;
+  const Spans s = spans(problem);
+  const Lines a{na ? p->k : p->m, na ? p->m : p->k, p->lda, p->stride_a, p->a_type, p->align_a, s.a.elements};
+  const Lines b{nb ? p->n : p->k, nb ? p->k : p->n, p->ldb, p->stride_b, p->b_type, p->align_b, s.b.elements};
+  const bool copy_a = copy_inputs && !a.aligned(p->batch), copy_b = copy_inputs && !b.aligned(p->batch);
+  if (copy_inputs && !copy_a && !copy_b) return std::nullopt;
+  Rewrite r;
+  GemmProblem inner = *p;
+  // Where both operands are copied along k, zeros may fill it up to whole vectors: kernels then need no loop for the rest.
+  const std::int64_t unit = per_line(p->a_type);
+  std::int64_t k = p->k;
+  if (p->k % unit != 0 && (copy_a || na) && (copy_b || !nb) && copy_a + copy_b == 2 && !na && nb) k = round_up(p->k, unit);
+  if (copy_a) {
+    copy(r, Operand::a, a, p->batch, na ? p->m : k, inner.lda, inner.stride_a);
+    inner.align_a = 16;
+  }
+  if (copy_b) {
+    copy(r, Operand::b, b, p->batch, nb ? k : p->n, inner.ldb, inner.stride_b);
+    inner.align_b = 16;
+  }
+  inner.k = k;
+  if (through_sums) send_through_sums(r, *p, inner);
+  r.inner = inner;
+  return r;
+}
+
+bool plain_output(const Problem& problem) noexcept {
+  const auto* p = std::get_if<GemmProblem>(&problem);
+  return p != nullptr && p->epilogue == Epilogue::none;
+}
+
+bool aligned_output(const Problem& problem) noexcept {
+  const auto* p = std::get_if<GemmProblem>(&problem);
+  return p != nullptr && is_aligned(p->align_d, p->c_type, p->n, p->ldd, p->batch, p->stride_d);
+}
+
+}  // namespace
+
+std::optional<Rewrite> gemm_copied(const Problem& problem) { return rewrite(problem, true, false); }
+
+std::optional<Rewrite> gemm_copied_through_sums(const Problem& problem) {
+  if (plain_output(problem) && aligned_output(problem)) return std::nullopt;
+  return rewrite(problem, true, true);
+}
+
+std::optional<Rewrite> gemm_through_sums(const Problem& problem) {
+  if (plain_output(problem) && aligned_output(problem)) return std::nullopt;
+  return rewrite(problem, false, true);
+}
+
+}  // namespace attune::compose
