@@ -71,8 +71,8 @@ class ATTUNE_EXPORT Context {
   void set_effort(Effort effort);
   /// Time that tuning one problem may take, milliseconds; 0: as the effort says. ATTUNE_BUDGET_MS.
   void set_budget_ms(double milliseconds);
-  /// Bytes of workspace that a plan may use, rounded down to 0, 1, 4, 32 or 256 MiB, or no limit (SIZE_MAX); 32 MiB at
-  /// first. ATTUNE_WORKSPACE_MB.
+  /// Bytes of workspace that a plan may use, rounded down to 0, 1, 4, 32 or 256 MiB, or no limit (SIZE_MAX); 256 MiB at
+  /// first, of which default plans use at most 32. ATTUNE_WORKSPACE_MB.
   void set_workspace_limit(std::size_t bytes);
   /// What is allowed beyond strict arithmetic; MathMode::transforms at first.
   void set_math_modes(MathMode modes);

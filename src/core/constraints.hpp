@@ -15,7 +15,7 @@ inline constexpr std::size_t mebibyte = std::size_t{1} << 20;
 struct Constraints {
   bool deterministic = false;
   MathMode math = MathMode::transforms;
-  std::size_t workspace_limit = 32 * mebibyte;  ///< one of workspace_limits
+  std::size_t workspace_limit = 256 * mebibyte;  ///< one of workspace_limits
   std::int32_t sm_count = 0;                    ///< 0: all
 
   friend bool operator==(const Constraints&, const Constraints&) = default;

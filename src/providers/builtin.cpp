@@ -6,6 +6,7 @@
 #include "runtime/host_runtime.hpp"
 
 #if ATTUNE_HAS_CUDA
+#include "providers/compose.hpp"
 #include "providers/cublaslt.hpp"
 #include "providers/cudnn.hpp"
 #include "providers/tile.hpp"
@@ -28,6 +29,9 @@ Backend make_backend(Device device) {
   backend.providers.push_back(make_cublaslt_provider(device.ordinal, info));
   backend.providers.push_back(make_cudnn_provider(device.ordinal, info));
   backend.providers.push_back(make_tile_provider(device.ordinal, info));
+  std::vector<const Provider*> simple;
+  for (const auto& provider : backend.providers) simple.push_back(provider.get());
+  backend.providers.push_back(make_compose_provider(device.ordinal, info, std::move(simple)));
   return backend;
 #else
   throw Error(Status::no_device, "CUDA device " + std::to_string(device.ordinal) +

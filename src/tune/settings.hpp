@@ -44,7 +44,7 @@ struct Settings {
   Setting<bool> deterministic{false};
   Setting<Effort> effort{Effort::standard};
   Setting<double> budget_ms{0.0};                       ///< 0: as the effort says
-  Setting<std::size_t> workspace_limit{32 * mebibyte};  ///< rounded
+  Setting<std::size_t> workspace_limit{256 * mebibyte};  ///< rounded
   Setting<MathMode> math{MathMode::transforms};
   Setting<std::string> cache_read{std::string()};
   Setting<std::string> cache_write{std::string()};

@@ -1,0 +1,91 @@
+// Composed plans: every one that can be made of a problem, around every provider.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/names.hpp"
+#include "providers/builtin.hpp"
+#include "support/gpu_conform.hpp"
+
+namespace attune {
+namespace {
+
+class Compose : public GpuConformance {
+ protected:
+  void SetUp() override {
+    GpuConformance::SetUp();
+    if (!missing_gpu().empty()) return;
+    backend_ = make_backend(Device::cuda(0));
+    test(std::move(backend_.providers.back()));
+    ASSERT_EQ(provider_->name(), "compose");
+    may_decline_ = true;  // what the vendors list
+  }
+  void TearDown() override {
+    provider_.reset();
+    GpuConformance::TearDown();
+  }
+  std::size_t count_of(const std::string& kind) const {
+    std::size_t count = 0;
+    for (const std::string& variant : seen_) count += variant.starts_with(kind + "+");
+    return count;
+  }
+
+  Backend backend_;
+};
+
+TEST_F(Compose, MisalignedGemmIsCopied) {
+  for (DType type : {DType::f16, DType::bf16, DType::f32, DType::f64})
+    for (Op a : {Op::N, Op::T})
+      for (Op b : {Op::N, Op::T}) {
+        GemmProblem p(a, b, 67, 45, 131, type);
+        if (type == DType::f32) p.compute = Compute::f32_tf32;
+        conform(p);
+        p.batch = 3;
+        conform(p, {.alpha = 0.5, .beta = -2, .c_apart = true, .shift = size_of(type)});
+        p.stride_a = 0;
+        conform(p);
+        if (HasFailure()) return;
+      }
+  EXPECT_GT(count_of("copy"), 0u);
+  EXPECT_GT(count_of("copy_sums"), 0u);
+  EXPECT_GT(count_of("sums"), 0u);
+}
+
+TEST_F(Compose, OneMisalignedOperandIsEnough) {
+  GemmProblem a(Op::T, Op::N, 64, 64, 64, DType::f16);
+  a.lda = 67;
+  conform(a);
+  GemmProblem b(Op::N, Op::T, 64, 64, 64, DType::f16);
+  b.ldb = 65;
+  conform(b);
+  GemmProblem d(Op::N, Op::N, 64, 64, 64, DType::f16);
+  d.ldd = d.ldc = 65;
+  conform(d, {.beta = 1});
+}
+
+TEST_F(Compose, EpiloguesBehindAnyKernel) {
+  for (std::size_t e = 1; e < std::size(Names<Epilogue>::list); ++e) {
+    GemmProblem p(Op::T, Op::N, 96, 40, 128, DType::bf16);
+    p.epilogue = static_cast<Epilogue>(e);
+    conform(p);
+    conform(p, {.alpha = 0.5, .beta = 2, .c_apart = true, .shift = 2});
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(Compose, NamesThatAreNoPlansAreDeclined) {
+  const Problem odd = resolve(GemmProblem(Op::T, Op::N, 67, 45, 131, DType::f16));
+  for (const char* text : {"", "+", "copy", "copy+", "copy+tile", "copy+tile:", "copy+nobody:x", "turn+tile:simt_any_f32", ":+"}) {
+    EXPECT_EQ(provider_->prepare(text, odd, constraints_).outcome, Outcome::declined) << text;
+    EXPECT_EQ(provider_->version(text), "") << text;
+  }
+  EXPECT_EQ(provider_->prepare("copy+tile:simt_any_f32", odd, constraints_).outcome, Outcome::ok);
+  const Problem even = resolve(GemmProblem(Op::T, Op::N, 64, 64, 64, DType::f16));
+  EXPECT_EQ(provider_->prepare("copy+tile:simt_any_f32", even, constraints_).outcome, Outcome::declined);
+  Constraints tight = constraints_;
+  tight.workspace_limit = 0;
+  EXPECT_TRUE(provider_->variants(odd, tight, Effort::exhaustive).empty());
+}
+
+}  // namespace
+}  // namespace attune
