@@ -10,19 +10,22 @@
 
 namespace attune {
 
-/// Sums lie as [split][matrix][line][place], without gaps; D and C have steps for matrix and line.
+/// Sums lie as [split][matrix][line][place], or, `turned`, [split][matrix][place][line], without gaps; D and C have steps for
+/// matrix and line.
 struct FinishShape {
   std::int64_t matrices = 1, lines = 0, places = 0;
   int splits = 1;
   std::int64_t d_matrix = 0, d_line = 0, c_matrix = 0, c_line = 0;
-  DType type = DType::f32;  ///< of C, bias and D
-  bool wide = false;        ///< sums are double, not float
+  DType type = DType::f32;      ///< of C, bias and D
+  DType sum_type = DType::f32;  ///< f64 adds up in double, all others in float
+  bool turned = false;
+  bool bias_by_line = false;    ///< one bias for each line, else one for each place
 };
 
 struct FinishCall {
   const void* sums = nullptr;
   const void* c = nullptr;     ///< null where beta is zero
-  const void* bias = nullptr;  ///< one for each place; null where there is none
+  const void* bias = nullptr;  ///< null where there is none
   void* d = nullptr;
   double alpha = 1, beta = 0;
   Activation activation = Activation::none;

@@ -73,6 +73,56 @@ TEST_F(Compose, EpiloguesBehindAnyKernel) {
   }
 }
 
+TEST_F(Compose, OneTapIsAGemm) {
+  for (DType type : {DType::f16, DType::f32})
+    for (Direction direction : {Direction::fwd, Direction::dgrad, Direction::wgrad})
+      for (Layout layout : {Layout::nchw, Layout::nhwc}) {
+        ConvProblem p(direction, {3, 24, 7, 6}, {40, 24, 1, 1});
+        p.set_dtype(type).layout = layout;
+        conform(p, {}, 0);
+        conform(p, {.alpha = 0.5, .beta = -2, .c_apart = true}, 0);
+        p.x.size[0] = 1;
+        conform(p);
+        if (direction == Direction::fwd) {
+          p.epilogue = Epilogue::bias_gelu_erf;
+          conform(p, {.shift = size_of(type)}, 0);
+        }
+        if (HasFailure()) return;
+      }
+  EXPECT_GT(count_of("gemm"), 0u);
+}
+
+TEST_F(Compose, ChannelsFirstGoThroughChannelsLast) {
+  for (DType type : {DType::f16, DType::bf16, DType::f32})
+    for (Direction direction : {Direction::fwd, Direction::dgrad, Direction::wgrad}) {
+      ConvProblem p(direction, {2, 16, 9, 11}, {24, 16, 3, 3});
+      p.set_dtype(type).pad = 1;
+      conform(p);
+      conform(p, {.alpha = 0.5, .beta = -2, .c_apart = true, .shift = size_of(type)}, 0);
+      p.groups = 2, p.w.size[1] = 8, p.stride = 2;
+      conform(p, {}, 0);
+      if (direction == Direction::fwd)
+        for (Epilogue e : {Epilogue::bias, Epilogue::bias_silu, Epilogue::gelu_tanh}) {
+          p.epilogue = e;
+          conform(p, {.beta = 1}, 0);
+        }
+      if (HasFailure()) return;
+    }
+  EXPECT_GT(count_of("nhwc"), 0u);
+}
+
+TEST_F(Compose, EpiloguesBehindAnyConvolution) {
+  for (Layout layout : {Layout::nchw, Layout::nhwc})
+    for (Epilogue e : {Epilogue::bias_relu, Epilogue::bias_gelu_erf, Epilogue::silu}) {
+      ConvProblem p(Direction::fwd, {2, 8, 10, 9}, {16, 8, 3, 3});
+      p.layout = layout, p.pad = 1, p.epilogue = e;
+      conform(p);
+      conform(p, {.alpha = 2, .beta = 0.5, .c_apart = true});
+      if (HasFailure()) return;
+    }
+  EXPECT_GT(count_of("conv_sums"), 0u);
+}
+
 TEST_F(Compose, NamesThatAreNoPlansAreDeclined) {
   const Problem odd = resolve(GemmProblem(Op::T, Op::N, 67, 45, 131, DType::f16));
   for (const char* text : {"", "+", "copy", "copy+", "copy+tile", "copy+tile:", "copy+nobody:x", "turn+tile:simt_any_f32", ":+"}) {

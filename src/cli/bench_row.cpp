@@ -19,13 +19,16 @@ constexpr double prepare_seconds = 0.8;
 constexpr double qualify_seconds = 0.6;
 constexpr std::size_t own_entrants = 2;
 
-/// Attune's own kernels: the tile provider, and the host engine's variants other than its libraries.
+bool is_composed(std::string_view id) { return id.starts_with("compose:"); }
+
+/// Attune's own kernels: the tile provider, also within composed plans, and the host engine's variants other than its libraries.
 bool is_own(std::string_view id) {
-  return id.starts_with("tile:") ||
+  return id.starts_with("tile:") || (is_composed(id) && id.find("+tile:") != std::string_view::npos) ||
          (id.starts_with("host:") && !id.starts_with("host:openblas") && !id.starts_with("host:onednn"));
 }
 
-unsigned role_of(std::string_view id) { return is_own(id) ? role_own : role_vendor; }
+/// A composed plan around a vendor's kernel is neither: no vendor offers it, and the kernel is not ours.
+unsigned role_of(std::string_view id) { return is_own(id) ? unsigned{role_own} : is_composed(id) ? 0u : unsigned{role_vendor}; }
 
 /// What tuning learned of each plan; empty where the plan was remembered.
 using Known = std::map<std::string, const CandidateResult*, std::less<>>;
@@ -87,7 +90,8 @@ class RowBench {
     for (const auto& provider : impl_.providers())
       for (const std::string& variant : provider->variants(problem_, constraints_, effort)) {
         std::string id = fmt::format("{}:{}", provider->name(), variant);
-        (is_own(id) ? own : vendors).push_back(std::move(id));
+        const unsigned role = role_of(id);
+        if (role != 0) (role == role_own ? own : vendors).push_back(std::move(id));
       }
     own = in_order(std::move(own), known);
     if (own.size() > own_entrants) own.resize(own_entrants);

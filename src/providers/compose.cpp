@@ -11,17 +11,18 @@
 
 namespace attune {
 namespace compose {
+namespace {
 
-std::optional<Rewrite> gemm_copied(const Problem& problem);
-std::optional<Rewrite> gemm_copied_through_sums(const Problem& problem);
-std::optional<Rewrite> gemm_through_sums(const Problem& problem);
+std::vector<Kind> all_kinds() {
+  std::vector<Kind> all(gemm_kinds, gemm_kinds + gemm_kind_count);
+  all.insert(all.end(), conv_kinds, conv_kinds + conv_kind_count);
+  return all;
+}
+
+}  // namespace
 
 const std::vector<Kind>& kinds() {
-  static const std::vector<Kind>* const all = new std::vector<Kind>{
-      {"copy", gemm_copied},
-      {"copy_sums", gemm_copied_through_sums},
-      {"sums", gemm_through_sums},
-  };
+  static const std::vector<Kind>* const all = new std::vector<Kind>(all_kinds());
   return *all;
 }
 
@@ -38,6 +39,7 @@ class ComposedPlan final : public Plan {
       : Plan(std::move(id), traits), device_(device), rewrite_(std::move(rewrite)), inner_(std::move(inner)) {
     std::visit(
         [&](const auto& p) { compute_ = p.compute, epilogue_ = p.epilogue, reads_c_ = p.beta != Scalar::zero; }, problem);
+    one_.set(compute_, 1), zero_.set(compute_, 0);
   }
 
   Status run(const Launch& launch) const noexcept override {
@@ -64,12 +66,8 @@ class ComposedPlan final : public Plan {
     middle.workspace = workspace + rewrite_.workspace;
     if (!rewrite_.through_sums) return inner_->run(middle);
 
-    constexpr float narrow_one = 1, narrow_zero = 0;
-    constexpr double wide_one = 1, wide_zero = 0;
-    const bool wide = compute_ == Compute::f64;
     middle.d = workspace + rewrite_.sums_at, middle.c = nullptr, middle.bias = nullptr;
-    middle.alpha = wide ? static_cast<const void*>(&wide_one) : &narrow_one;
-    middle.beta = wide ? static_cast<const void*>(&wide_zero) : &narrow_zero;
+    middle.alpha = one_.as_given(), middle.beta = zero_.as_given();
     if (const Status status = inner_->run(middle); status != Status::ok) return status;
     FinishCall call;
     call.sums = middle.d, call.d = launch.d;
@@ -88,6 +86,7 @@ class ComposedPlan final : public Plan {
   Compute compute_ = Compute::f32;
   Epilogue epilogue_ = Epilogue::none;
   bool reads_c_ = false;
+  GivenScalar one_, zero_;
 };
 
 class ComposeProvider final : public Provider {

@@ -48,15 +48,14 @@ void copy(Rewrite& r, Operand operand, const Lines& from, std::int64_t batch, st
 
 /// D in fp32 (or fp64) in the workspace, and home from there with everything that follows a sum.
 void send_through_sums(Rewrite& r, const GemmProblem& p, GemmProblem& inner) {
-  const bool wide = p.compute == Compute::f64;
-  inner.c_type = wide ? DType::f64 : DType::f32;
+  inner.c_type = p.compute == Compute::f64 ? DType::f64 : DType::f32;
   inner.alpha = Scalar::one, inner.beta = Scalar::zero;
   inner.epilogue = Epilogue::none;
   inner.align_bias = inner.align_c = inner.align_d = 16;
   inner.ldc = inner.ldd = p.m;
   inner.stride_c = inner.stride_d = p.m * p.n;
   r.through_sums = true;
-  r.finish = {p.batch, p.n, p.m, 1, p.stride_d, p.ldd, p.stride_c, p.ldc, p.c_type, wide};
+  r.finish = {p.batch, p.n, p.m, 1, p.stride_d, p.ldd, p.stride_c, p.ldc, p.c_type, inner.c_type};
   r.sums_at = r.workspace;
   r.workspace += padded(static_cast<std::size_t>(p.batch * p.m * p.n) * size_of(inner.c_type));
 }
@@ -100,18 +99,21 @@ bool aligned_output(const Problem& problem) noexcept {
   return p != nullptr && is_aligned(p->align_d, p->c_type, p->n, p->ldd, p->batch, p->stride_d);
 }
 
-}  // namespace
+std::optional<Rewrite> copied(const Problem& problem) { return rewrite(problem, true, false); }
 
-std::optional<Rewrite> gemm_copied(const Problem& problem) { return rewrite(problem, true, false); }
-
-std::optional<Rewrite> gemm_copied_through_sums(const Problem& problem) {
+std::optional<Rewrite> copied_through_sums(const Problem& problem) {
   if (plain_output(problem) && aligned_output(problem)) return std::nullopt;
   return rewrite(problem, true, true);
 }
 
-std::optional<Rewrite> gemm_through_sums(const Problem& problem) {
+std::optional<Rewrite> through_sums(const Problem& problem) {
   if (plain_output(problem) && aligned_output(problem)) return std::nullopt;
   return rewrite(problem, false, true);
 }
+
+}  // namespace
+
+const Kind gemm_kinds[] = {{"copy", copied}, {"copy_sums", copied_through_sums}, {"sums", through_sums}};
+const std::size_t gemm_kind_count = std::size(gemm_kinds);
 
 }  // namespace attune::compose

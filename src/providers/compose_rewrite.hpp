@@ -39,6 +39,11 @@ struct Kind {
   std::optional<Rewrite> (*apply)(const Problem&);
 };
 
+extern const Kind gemm_kinds[];
+extern const std::size_t gemm_kind_count;
+extern const Kind conv_kinds[];
+extern const std::size_t conv_kind_count;
+
 /// All of them, in the order in which they are tried.
 const std::vector<Kind>& kinds();
 

@@ -119,7 +119,7 @@ class MmaGemmPlan final : public Plan {
     shape_.vectors = output_in_vectors(p);
     reads_c_ = p.beta != Scalar::zero;
     out_type_ = p.c_type;
-    finish_ = {p.batch, p.n, p.m, c.splits, p.stride_d, p.ldd, p.stride_c, p.ldc, p.c_type, false};
+    finish_ = {p.batch, p.n, p.m, c.splits, p.stride_d, p.ldd, p.stride_c, p.ldc, p.c_type, DType::f32};
   }
 
   Status run(const Launch& launch) const noexcept override {

@@ -87,7 +87,7 @@ class SimtGemmPlan final : public Plan {
     shape_.vectors = output_in_vectors(p);
     shape_.splits = c.splits;
     finish_ = {p.batch,  p.n,      p.m,   c.splits, p.stride_d, p.ldd, p.stride_c,
-               p.ldc,    p.c_type, row_of(c).type == DType::f64};
+               p.ldc,    p.c_type, row_of(c).type};
   }
 
   Status run(const Launch& launch) const noexcept override {
