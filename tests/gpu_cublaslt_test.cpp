@@ -2,21 +2,16 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstring>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "cli/gemm_baseline.hpp"
 #include "core/problem.hpp"
-#include "providers/cublaslt.hpp"
 #include "providers/cublaslt_config.hpp"
 #include "providers/cublaslt_heuristic.hpp"
 #include "providers/cublaslt_matmul.hpp"
 #include "runtime/cuda_support.hpp"
-#include "support/gemm_case.hpp"
-#include "support/gpu.hpp"
+#include "support/cublaslt_fixture.hpp"
 
 namespace attune {
 namespace {
@@ -40,51 +35,6 @@ GemmProblem gemm(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t 
   return p;
 }
 
-Constraints with(MathMode math) {
-  Constraints constraints;
-  constraints.math = math;
-  return constraints;
-}
-
-class CublasLt : public testing::Test {
- protected:
-  void SetUp() override {
-    ATTUNE_SKIP_WITHOUT_GPU();
-    provider_ = make_cublaslt_provider(0, {});
-  }
-
-  /// Runs the default and every variant; returns how many variants ran.
-  int run_all(const GemmProblem& problem, const Constraints& constraints, Effort effort = Effort::standard,
-              std::size_t most = SIZE_MAX) {
-    SCOPED_TRACE(to_string(Problem(problem)));
-    GemmCase gemm_case(problem, constraints);
-    const Problem resolved = gemm_case.problem();
-    const Prepared fallback = provider_->prepare_default(resolved, constraints);
-    EXPECT_EQ(fallback.outcome, Outcome::ok) << fallback.why;
-    if (fallback.plan) gemm_case.expect_right(*fallback.plan);
-
-    std::vector<std::string> variants = provider_->variants(resolved, constraints, effort);
-    EXPECT_FALSE(variants.empty());
-    EXPECT_EQ(std::set<std::string>(variants.begin(), variants.end()).size(), variants.size()) << "listed twice";
-    if (variants.size() > most) variants.resize(most);
-    int ran = 0;
-    for (const std::string& variant : variants) {
-      const Prepared made = provider_->prepare(variant, resolved, constraints);
-      if (!made.plan) continue;
-      EXPECT_EQ(made.plan->id(), "cublaslt:" + variant);
-      EXPECT_LE(made.plan->traits().workspace, constraints.workspace_limit);
-      EXPECT_TRUE(made.plan->traits().deterministic || !constraints.deterministic);
-      gemm_case.expect_right(*made.plan);
-      ++ran;
-      if (HasFailure()) break;
-    }
-    EXPECT_GT(ran, 0);
-    return ran;
-  }
-
-  std::unique_ptr<Provider> provider_;
-};
-
 TEST(CublasLtText, NamesEveryAttribute) {
   LtConfig config;
   config.id = 66, config.tile = CUBLASLT_MATMUL_TILE_128x256, config.stages = CUBLASLT_MATMUL_STAGES_64xAUTO;
@@ -103,6 +53,7 @@ TEST(CublasLtText, ReadsWhatItWrites) {
     ASSERT_TRUE(read) << text;
     EXPECT_EQ(read->config, config) << text;
     EXPECT_EQ(read->compute, CUBLAS_COMPUTE_32F_FAST_TF32);
+    EXPECT_EQ(parse_variant(to_text(CUBLAS_COMPUTE_32I, config))->compute, CUBLAS_COMPUTE_32I);
   }
 }
 

@@ -117,7 +117,10 @@ class GemmExPlan final : public Plan {
 
 std::unique_ptr<Plan> make_gemm_ex_plan(const GemmProblem& problem, const Constraints& constraints, int ordinal,
                                         bool autotune) {
-  if (const std::string why = lt_declines(problem); !why.empty()) {
+  std::string why = lt_declines(problem);
+  if (is_fp8(problem.a_type)) why = "fp8 operands";
+  if (problem.epilogue != Epilogue::none) why = "an epilogue";
+  if (!why.empty()) {
     note_failure("cublasGemmEx does not take %s", why.c_str());
     return nullptr;
   }

@@ -65,11 +65,10 @@ class LtPlan final : public Plan {
 
   Status run(const Launch& launch) const noexcept override {
     const DeviceScope device(handle_->ordinal());
-    for (std::int64_t i = 0; i < matmul_.launches; ++i) {
-      const Status status = run_part(matmul_.body, launch, i);
-      if (status != Status::ok) return status;
-    }
-    return matmul_.tail.batch == 0 ? Status::ok : run_part(matmul_.tail, launch, matmul_.launches);
+    if (!matmul_.has_bias && !matmul_.scaled) return run_all(matmul_.desc, launch);
+    cublasLtMatmulDescOpaque_t desc = matmul_.desc;
+    const cublasStatus_t status = bind_operands(matmul_, launch, desc);
+    return status == CUBLAS_STATUS_SUCCESS ? run_all(desc, launch) : failed("cublasLtMatmulDescSetAttribute", status);
   }
 
  private:
@@ -78,16 +77,27 @@ class LtPlan final : public Plan {
     return const_cast<cublasLtMatrixLayoutOpaque_t*>(&layout);
   }
 
-  Status run_part(const LtLayouts& part, const Launch& launch, std::int64_t i) const noexcept {
+  Status run_all(const cublasLtMatmulDescOpaque_t& desc, const Launch& launch) const noexcept {
+    for (std::int64_t i = 0; i < matmul_.launches; ++i) {
+      const Status status = run_part(desc, matmul_.body, launch, i);
+      if (status != Status::ok) return status;
+    }
+    return matmul_.tail.batch == 0 ? Status::ok : run_part(desc, matmul_.tail, launch, matmul_.launches);
+  }
+
+  Status run_part(const cublasLtMatmulDescOpaque_t& desc, const LtLayouts& part, const Launch& launch,
+                  std::int64_t i) const noexcept {
     void* d = shifted(launch.d, i * matmul_.step_d);
     const void* c = reads_c_ ? shifted(launch.c, i * matmul_.step_c) : d;
-    const cublasStatus_t status =
-        cublasLtMatmul(handle_->get(), const_cast<cublasLtMatmulDescOpaque_t*>(&matmul_.desc), launch.alpha,
-                       shifted(launch.a, i * matmul_.step_a), mutable_of(part.a), shifted(launch.b, i * matmul_.step_b),
-                       mutable_of(part.b), launch.beta, c, mutable_of(part.c), d, mutable_of(part.d), &algo_, launch.workspace,
-                       traits().workspace, static_cast<cudaStream_t>(launch.stream));
-    if (status == CUBLAS_STATUS_SUCCESS) return Status::ok;
-    note_failure("cublasLtMatmul of %s: %s (%s)", id().c_str(), cublasLtGetStatusName(status),
+    const cublasStatus_t status = cublasLtMatmul(
+        handle_->get(), const_cast<cublasLtMatmulDescOpaque_t*>(&desc), launch.alpha, shifted(launch.a, i * matmul_.step_a),
+        mutable_of(part.a), shifted(launch.b, i * matmul_.step_b), mutable_of(part.b), launch.beta, c, mutable_of(part.c), d,
+        mutable_of(part.d), &algo_, launch.workspace, traits().workspace, static_cast<cudaStream_t>(launch.stream));
+    return status == CUBLAS_STATUS_SUCCESS ? Status::ok : failed("cublasLtMatmul", status);
+  }
+
+  Status failed(const char* what, cublasStatus_t status) const noexcept {
+    note_failure("%s of %s: %s (%s)", what, id().c_str(), cublasLtGetStatusName(status),
                  cudaGetErrorString(cudaGetLastError()));
     return status == CUBLAS_STATUS_ALLOC_FAILED ? Status::no_memory : Status::device_error;
   }
@@ -100,7 +110,7 @@ class LtPlan final : public Plan {
 
 class CublasLtProvider final : public Provider {
  public:
-  explicit CublasLtProvider(int ordinal) : handle_(std::make_shared<const Handle>(ordinal)) {}
+  CublasLtProvider(int ordinal, int cc_major) : handle_(std::make_shared<const Handle>(ordinal)), cc_major_(cc_major) {}
 
   std::string_view name() const noexcept override { return provider_name; }
 
@@ -170,7 +180,7 @@ class CublasLtProvider final : public Provider {
   std::string why_not(const GemmProblem& problem) const {
     if (handle_->status() != CUBLAS_STATUS_SUCCESS)
       return fmt::format("cublasLtCreate: {}", cublasLtGetStatusName(handle_->status()));
-    return lt_declines(problem);
+    return lt_declines(problem, cc_major_);
   }
 
   static bool may_use(const LtConfig& config, const LtMatmul& matmul, const cublasLtMatmulAlgo_t& algo,
@@ -230,21 +240,20 @@ class CublasLtProvider final : public Provider {
     if (status != CUBLAS_STATUS_SUCCESS) return declined(cublasLtGetStatusName(status));
     if (traits.workspace > limit) return declined(fmt::format("needs {} bytes of workspace", traits.workspace));
     traits.deterministic = (config.reduction & CUBLASLT_REDUCTION_SCHEME_INPLACE) == 0;
-    const bool plain =
-        matmul.types.compute != CUBLAS_COMPUTE_32F_FAST_TF32 && (matmul.types.a == CUDA_R_32F || matmul.types.a == CUDA_R_64F);
-    traits.accumulation = plain ? Accumulation::plain : Accumulation::tensor_core;
+    traits.accumulation = accumulation(matmul);
     std::string id = fmt::format("{}:{}", provider_name, to_text(matmul.types.compute, config));
     return {
         std::make_unique<LtPlan>(std::move(id), traits, handle_, matmul, algo, problem.beta != Scalar::zero), Outcome::ok, {}};
   }
 
   std::shared_ptr<const Handle> handle_;
+  int cc_major_;
 };
 
 }  // namespace
 
-std::unique_ptr<Provider> make_cublaslt_provider(int ordinal, const DeviceInfo&) {
-  return std::make_unique<CublasLtProvider>(ordinal);
+std::unique_ptr<Provider> make_cublaslt_provider(int ordinal, const DeviceInfo& info) {
+  return std::make_unique<CublasLtProvider>(ordinal, info.cc_major);
 }
 
 }  // namespace attune

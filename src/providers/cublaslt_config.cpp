@@ -14,8 +14,10 @@ struct ComputeName {
   cublasComputeType_t compute;
   std::string_view name;
 };
-constexpr ComputeName compute_names[] = {
-    {CUBLAS_COMPUTE_32F, "f32"}, {CUBLAS_COMPUTE_32F_FAST_TF32, "tf32"}, {CUBLAS_COMPUTE_64F, "f64"}};
+constexpr ComputeName compute_names[] = {{CUBLAS_COMPUTE_32F, "f32"},
+                                         {CUBLAS_COMPUTE_32F_FAST_TF32, "tf32"},
+                                         {CUBLAS_COMPUTE_64F, "f64"},
+                                         {CUBLAS_COMPUTE_32I, "i32"}};
 
 struct ReductionName {
   std::uint32_t scheme;

@@ -34,7 +34,7 @@ struct LtTypes {
   cudaDataType_t c = CUDA_R_32F;  ///< of C and D
 };
 
-/// "f32", "tf32" or "f64".
+/// "f32", "tf32", "f64" or "i32".
 std::string_view compute_name(cublasComputeType_t compute) noexcept;
 
 /// "f32_a66_t128x256_s64xauto_k1_rnone_w0_c0_i0_g2x1x1". A value that has no name stands as "#" and its number.

@@ -13,13 +13,6 @@ void prefer(cublasLtMatmulPreferenceOpaque_t& preference, cublasLtMatmulPreferen
   cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof value);
 }
 
-std::uint32_t least_alignment(int address, std::int64_t stride, std::int64_t batch, DType type) noexcept {
-  std::uint32_t alignment = static_cast<std::uint32_t>(address);
-  const auto bytes = static_cast<std::uint64_t>(std::abs(stride)) * size_of(type);
-  while (batch > 1 && alignment > 1 && bytes % alignment != 0) alignment /= 2;
-  return alignment;
-}
-
 std::uint32_t capability(const cublasLtMatmulAlgo_t& algo, cublasLtMatmulAlgoCapAttributes_t attribute) noexcept {
   std::uint32_t value = 0;
   std::size_t written = 0;
@@ -38,15 +31,6 @@ std::vector<std::uint32_t> capability_list(const cublasLtMatmulAlgo_t& algo, cub
 }
 
 }  // namespace
-
-LtAlignment lt_alignment(const GemmProblem& p) noexcept {
-  LtAlignment alignment;
-  alignment.a = least_alignment(p.align_a, p.stride_a, p.batch, p.a_type);
-  alignment.b = least_alignment(p.align_b, p.stride_b, p.batch, p.b_type);
-  alignment.d = least_alignment(p.align_d, p.stride_d, p.batch, p.c_type);
-  alignment.c = p.beta == Scalar::zero ? alignment.d : least_alignment(p.align_c, p.stride_c, p.batch, p.c_type);
-  return alignment;
-}
 
 std::vector<cublasLtMatmulAlgo_t> ask_heuristic(cublasLtHandle_t handle, const LtMatmul& matmul, const LtAlignment& alignment,
                                                 const LtQuery& query) {

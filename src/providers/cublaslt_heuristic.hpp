@@ -11,14 +11,6 @@
 
 namespace attune {
 
-/// Addresses' alignment in bytes, as far as a call may rely on it.
-struct LtAlignment {
-  std::uint32_t a = 16, b = 16, c = 16, d = 16;
-};
-
-/// Of every matrix of the batch, every launch included.
-LtAlignment lt_alignment(const GemmProblem& problem) noexcept;
-
 struct LtQuery {
   std::size_t workspace = 0;     ///< bytes, at most
   std::uint32_t reductions = 0;  ///< mask of cublasLtReductionScheme_t

@@ -68,38 +68,50 @@ double value_of(Scalar scalar, double other) { return scalar == Scalar::zero ? 0
 }  // namespace
 
 struct GemmCase::Memory {
-  Memory(const GemmProblem& p, const Spans& spans)
+  Memory(const GemmProblem& p, const Spans& spans, bool given_scales)
       : host_a(random_values(spans.a, 1)),
         host_b(random_values(spans.b, 2)),
         host_c(random_values(spans.c, 3)),
+        host_bias(random_values(spans.bias, 4)),
         a(spans.a.bytes(), p.align_a),
         b(spans.b.bytes(), p.align_b),
         c(p.beta == Scalar::zero ? spans.d.bytes() : spans.c.bytes(), p.align_c),
         d(spans.d.bytes(), p.align_d),
-        alpha(value_of(p.alpha, 1.25)),
-        beta(value_of(p.beta, -0.75)),
-        alpha_f(static_cast<float>(alpha)),
-        beta_f(static_cast<float>(beta)) {
-    a.write(host_a), b.write(host_b), c.write(host_c);
+        bias(spans.bias.bytes(), p.align_bias),
+        scales(2 * sizeof(float), 16),
+        has_scales(given_scales) {
+    a.write(host_a), b.write(host_b), c.write(host_c), bias.write(host_bias);
     expect_ok(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    expected = test::reference(p, host_a.data(), host_b.data(), host_c.data(), alpha, beta);
+    const bool whole = p.compute == Compute::i32;
+    alpha.set(p.compute, value_of(p.alpha, whole ? 3 : 1.25));
+    beta.set(p.compute, value_of(p.beta, whole ? -2 : -0.75));
+    double scale = 1;
+    if (has_scales) {
+      constexpr float values[2] = {0.5f, 1.5f};
+      Bytes bytes(sizeof values);
+      std::memcpy(bytes.data(), values, sizeof values);
+      scales.write(bytes);
+      scale = 0.75;
+    }
+    expected =
+        test::reference(p, host_a.data(), host_b.data(), host_c.data(), alpha.value * scale, beta.value, host_bias.data());
   }
   ~Memory() { cudaStreamDestroy(stream); }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  Bytes host_a, host_b, host_c;
-  Buffer a, b, c, d;
+  Bytes host_a, host_b, host_c, host_bias;
+  Buffer a, b, c, d, bias, scales;
+  bool has_scales;
   std::unique_ptr<Buffer> workspace;
-  double alpha, beta;
-  float alpha_f, beta_f;
+  GivenScalar alpha, beta;
   cudaStream_t stream = nullptr;
   test::Reference expected;
 };
 
-GemmCase::GemmCase(const GemmProblem& problem, const Constraints& constraints)
+GemmCase::GemmCase(const GemmProblem& problem, const Constraints& constraints, bool null_scales)
     : problem_(resolve(problem)), constraints_(constraints) {
-  memory_ = std::make_unique<Memory>(std::get<GemmProblem>(problem_), spans(problem_));
+  memory_ = std::make_unique<Memory>(std::get<GemmProblem>(problem_), spans(problem_), is_fp8(problem.a_type) && !null_scales);
 }
 
 GemmCase::~GemmCase() = default;
@@ -121,12 +133,12 @@ void GemmCase::prepare_output() {
 
 Status GemmCase::launch(const Plan& plan) {
   Memory& m = *memory_;
-  const bool wide = std::get<GemmProblem>(problem_).compute == Compute::f64;
   Launch launch;
   launch.a = m.a.get(), launch.b = m.b.get(), launch.d = m.d.get();
   launch.c = in_place_ ? m.d.get() : m.c.get();
-  launch.alpha = wide ? static_cast<const void*>(&m.alpha) : &m.alpha_f;
-  launch.beta = wide ? static_cast<const void*>(&m.beta) : &m.beta_f;
+  launch.alpha = m.alpha.as_given(), launch.beta = m.beta.as_given();
+  if (!m.host_bias.empty()) launch.bias = m.bias.get();
+  if (m.has_scales) launch.scale_a = m.scales.get(), launch.scale_b = static_cast<const float*>(m.scales.get()) + 1;
   launch.workspace = plan.traits().workspace == 0 ? nullptr : m.workspace->get();
   launch.stream = m.stream;
   return plan.run(launch);

@@ -15,7 +15,8 @@ namespace attune {
 /// wrong is reported as a failure of the running test.
 class GemmCase {
  public:
-  GemmCase(const GemmProblem& problem, const Constraints& constraints);
+  /// fp8 operands have scales, 0.5 and 1.5, or with `null_scales` none.
+  GemmCase(const GemmProblem& problem, const Constraints& constraints, bool null_scales = false);
   ~GemmCase();
   GemmCase(const GemmCase&) = delete;
   GemmCase& operator=(const GemmCase&) = delete;
