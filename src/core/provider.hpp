@@ -3,6 +3,7 @@
 
 #include <attune/problem.hpp>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,11 @@ class Provider {
   /// The variants worth trying within the constraints, the most promising first, each once. A variant is the text behind
   /// "name:" in a plan id; some may still be declined by prepare.
   virtual std::vector<std::string> variants(const Problem& problem, const Constraints& constraints, Effort effort) const = 0;
+  /// Variants that differ little from `best`, this provider's fastest so far, the fastest first: an exhaustive search goes on
+  /// from them. Some may have been listed before, some may be declined by prepare; none where there is nothing to vary.
+  virtual std::vector<std::string> refine(const Problem&, const Constraints&, std::span<const std::string> /*best*/) const {
+    return {};
+  }
   /// Makes the plan that the text names. Declines what the text, the problem or the constraints forbid.
   virtual Prepared prepare(std::string_view variant, const Problem& problem, const Constraints& constraints) const = 0;
   /// What the library would run by itself, within the constraints. Declined where this provider is nobody's default.

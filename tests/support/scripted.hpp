@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct Script {
   PlanTraits traits = {};
   bool fails_to_run = false;
   bool graph = true;  ///< can be timed by graph replay
+  bool listed = true;  ///< false: only refine() names it
+  std::vector<std::string> next = {};  ///< what refine() names around it
 };
 
 /// What happened, counted.
@@ -32,6 +35,7 @@ struct Journal {
   std::map<std::string, int> checks, samples, runs, prepares;
   std::vector<std::string> sample_order;
   int trials = 0;
+  int refinements = 0;
   int scale_runs = 0;
   double clock = 0;  ///< seconds
   bool capturing = false;
@@ -64,7 +68,17 @@ class ScriptedProvider final : public Provider {
   std::string version(std::string_view) const override { return version_; }
   std::vector<std::string> variants(const Problem&, const Constraints&, Effort) const override {
     std::vector<std::string> list;
-    for (const Script& s : scripts_) list.push_back(s.variant);
+    for (const Script& s : scripts_)
+      if (s.listed) list.push_back(s.variant);
+    return list;
+  }
+  std::vector<std::string> refine(const Problem&, const Constraints&, std::span<const std::string> best) const override {
+    const std::lock_guard lock(journal_->mutex);
+    ++journal_->refinements;
+    std::vector<std::string> list;
+    for (const std::string& variant : best)
+      for (const Script& s : scripts_)
+        if (s.variant == variant) list.insert(list.end(), s.next.begin(), s.next.end());
     return list;
   }
   Prepared prepare(std::string_view variant, const Problem&, const Constraints& constraints) const override {
