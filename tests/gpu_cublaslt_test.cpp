@@ -2,6 +2,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -169,6 +170,32 @@ TEST_F(CublasLt, InPlace) {
 TEST_F(CublasLt, ExhaustiveListsMoreAndAllIsRight) {
   for (const TypeSet& types : type_sets)
     run_all(gemm(Op::T, Op::N, 128, 64, 1024, types), with(types.math), Effort::exhaustive, 300);
+}
+
+TEST_F(CublasLt, RefiningNamesNeighboursAndAllAreRight) {
+  for (const TypeSet& types : type_sets)
+    for (bool deterministic : {false, true}) {
+      Constraints constraints = with(types.math);
+      constraints.deterministic = deterministic;
+      GemmCase gemm_case(gemm(Op::T, Op::N, 136, 64, 1024, types), constraints);
+      SCOPED_TRACE(to_string(gemm_case.problem()));
+      std::vector<std::string> best = provider_->variants(gemm_case.problem(), constraints, Effort::standard);
+      if (best.size() > 3) best.resize(3);
+      const std::vector<std::string> named = provider_->refine(gemm_case.problem(), constraints, best);
+      EXPECT_GT(named.size(), best.size());
+      std::set<std::string> once(named.begin(), named.end());
+      EXPECT_EQ(once.size(), named.size()) << "named twice";
+      for (const std::string& variant : best) EXPECT_EQ(once.count(variant), 0u) << variant;
+      for (const std::string& variant : named) {
+        const Prepared made = provider_->prepare(variant, gemm_case.problem(), constraints);
+        ASSERT_TRUE(made.plan) << variant << ": " << made.why;
+        EXPECT_EQ(made.plan->id(), "cublaslt:" + variant);
+        EXPECT_LE(made.plan->traits().workspace, constraints.workspace_limit);
+        EXPECT_TRUE(made.plan->traits().deterministic || !deterministic);
+        gemm_case.expect_right(*made.plan);
+        if (HasFailure()) return;
+      }
+    }
 }
 
 TEST_F(CublasLt, ConstraintsHold) {

@@ -13,6 +13,7 @@
 #include "providers/cublaslt_config.hpp"
 #include "providers/cublaslt_heuristic.hpp"
 #include "providers/cublaslt_matmul.hpp"
+#include "providers/cublaslt_neighbours.hpp"
 #include "runtime/cuda_support.hpp"
 
 namespace attune {
@@ -133,6 +134,27 @@ class CublasLtProvider final : public Provider {
     return texts;
   }
 
+  std::vector<std::string> refine(const Problem& problem, const Constraints& constraints,
+                                  std::span<const std::string> best) const override {
+    const auto* gemm = std::get_if<GemmProblem>(&problem);
+    std::vector<std::string> texts;
+    if (gemm == nullptr || !why_not(*gemm).empty()) return texts;
+    const DeviceScope device(handle_->ordinal());
+    const std::uint32_t reductions = lt_reductions(*gemm, constraints);
+    std::unordered_set<std::string> seen(best.begin(), best.end());
+    for (const std::string& text : best) {
+      const std::optional<LtVariant> variant = parse_variant(text);
+      LtMatmul matmul;
+      cublasLtMatmulAlgo_t algo;
+      if (!variant || !lt_allows(variant->compute, *gemm, constraints) ||
+          make_matmul(*gemm, variant->compute, constraints, matmul) != CUBLAS_STATUS_SUCCESS ||
+          make_algo(handle_->get(), matmul.types, variant->config, algo) != CUBLAS_STATUS_SUCCESS)
+        continue;
+      add_runnable(neighbours(variant->config, algo, reductions), matmul, *gemm, constraints, seen, texts);
+    }
+    return texts;
+  }
+
   Prepared prepare(std::string_view variant, const Problem& problem, const Constraints& constraints) const override {
     const auto* gemm = std::get_if<GemmProblem>(&problem);
     if (gemm == nullptr) return declined("not a GEMM");
@@ -206,28 +228,34 @@ class CublasLtProvider final : public Provider {
                                    CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE, CUBLASLT_REDUCTION_SCHEME_INPLACE})
         if ((scheme & ~reductions) == 0) queries.push_back({limit, scheme, standard_count});
     }
-    std::vector<std::pair<LtConfig, cublasLtMatmulAlgo_t>> offered;
     for (const LtQuery& query : queries) {
       for (const cublasLtMatmulAlgo_t& algo : ask_heuristic(handle_->get(), matmul, alignment, query)) {
         const std::optional<LtConfig> config = read_config(algo);
         if (!config || !may_use(*config, matmul, algo, reductions)) continue;
         std::string text = to_text(compute, *config);
-        if (!seen.insert(text).second) continue;
-        texts.push_back(std::move(text));
-        offered.emplace_back(*config, algo);
-      }
-    }
-    if (effort != Effort::exhaustive) return;
-    for (const auto& [config, algo] : offered) {
-      for (const LtConfig& next : neighbours(config, algo, reductions)) {
-        cublasLtMatmulAlgo_t made;
-        std::size_t workspace = 0;
-        if (make_algo(handle_->get(), matmul.types, next, made) != CUBLAS_STATUS_SUCCESS ||
-            check_algo(handle_->get(), matmul, made, workspace) != CUBLAS_STATUS_SUCCESS || workspace > limit)
-          continue;
-        std::string text = to_text(compute, next);
         if (seen.insert(text).second) texts.push_back(std::move(text));
       }
+    }
+    if (effort == Effort::exhaustive)
+      add_runnable(seeds(handle_->get(), matmul.types), matmul, problem, constraints, seen, texts);
+  }
+
+  /// Of configurations that nobody vouches for, those that can run.
+  void add_runnable(const std::vector<LtConfig>& configs, const LtMatmul& matmul, const GemmProblem& problem,
+                    const Constraints& constraints, std::unordered_set<std::string>& seen,
+                    std::vector<std::string>& texts) const {
+    const LtAlignment alignment = lt_alignment(problem);
+    const std::uint32_t reductions = lt_reductions(problem, constraints);
+    for (const LtConfig& config : configs) {
+      cublasLtMatmulAlgo_t algo;
+      std::size_t workspace = 0;
+      if (make_algo(handle_->get(), matmul.types, config, algo) != CUBLAS_STATUS_SUCCESS ||
+          !may_use(config, matmul, algo, reductions) || !takes_alignment(algo, alignment) ||
+          check_algo(handle_->get(), matmul, algo, workspace) != CUBLAS_STATUS_SUCCESS ||
+          workspace > constraints.workspace_limit)
+        continue;
+      std::string text = to_text(matmul.types.compute, config);
+      if (seen.insert(text).second) texts.push_back(std::move(text));
     }
   }
 

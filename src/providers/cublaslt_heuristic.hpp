@@ -21,7 +21,4 @@ struct LtQuery {
 std::vector<cublasLtMatmulAlgo_t> ask_heuristic(cublasLtHandle_t handle, const LtMatmul& matmul, const LtAlignment& alignment,
                                                 const LtQuery& query);
 
-/// Configurations next to a given one, in number of splits, reduction, swizzle and stages; whether they can run is not known.
-std::vector<LtConfig> neighbours(const LtConfig& config, const cublasLtMatmulAlgo_t& algo, std::uint32_t reductions);
-
 }  // namespace attune

@@ -119,6 +119,12 @@ std::string lt_name(LtNames kind, std::uint32_t number) {
   return second == 0 ? fmt::format("{}xauto", first) : fmt::format("{}x{}", first, second);
 }
 
+std::pair<std::uint32_t, std::uint32_t> lt_extents(LtNames kind, std::uint32_t number) noexcept {
+  const std::span<const Pair> pairs = table(kind);
+  if (number >= pairs.size()) return {0, 0};
+  return {pairs[number].first, pairs[number].second};
+}
+
 std::optional<std::uint32_t> lt_number(LtNames kind, std::string_view name) noexcept {
   std::uint32_t first = 0, second = 0;
   if (name.starts_with('#')) {
