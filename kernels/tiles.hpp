@@ -71,4 +71,31 @@ inline constexpr SimtGemmRow simt_gemm_rows[] = {
     {DType::f32, true},                      {DType::f64, true},                     {DType::i32, true},
 };
 
+/// A matrix times up to `vectors` vectors.
+struct GemvRow {
+  DType type = DType::f16;  ///< of the matrix and the vectors
+  bool k_major = true;      ///< the matrix lies along k, else along its rows
+  bool vector_loads = true; ///< 16 bytes of the matrix at a time; its lines must be aligned so
+  int vectors = 1;
+  int revision = 1;
+};
+
+namespace tiles {
+
+consteval auto make_gemv_rows() {
+  constexpr DType types[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
+  constexpr int vectors[] = {1, 4, 8};
+  std::array<GemvRow, std::size(types) * std::size(vectors) * 4> rows;
+  std::size_t at = 0;
+  for (DType type : types)
+    for (bool k_major : {true, false})
+      for (bool vector_loads : {true, false})
+        for (int count : vectors) rows[at++] = {type, k_major, vector_loads, count};
+  return rows;
+}
+
+}  // namespace tiles
+
+inline constexpr auto gemv_rows = tiles::make_gemv_rows();
+
 }  // namespace attune

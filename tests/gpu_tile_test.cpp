@@ -151,6 +151,25 @@ TEST_F(Tile, AnyTypesAreServed) {
     }
 }
 
+TEST_F(Tile, FewVectors) {
+  for (DType type : {DType::f16, DType::bf16, DType::f32, DType::f64})
+    for (Op a : ops)
+      for (Op b : ops)
+        for (std::int64_t few : {1, 3, 8})
+          for (const auto& [many, k] : {std::pair<std::int64_t, std::int64_t>{129, 2056}, {1, 1}, {300, 4099}})
+            for (bool rows : {false, true}) {
+              GemmProblem p(a, b, rows ? many : few, rows ? few : many, k, type);
+              p.epilogue = Epilogue::bias;
+              conform(p);
+              p.batch = 2;
+              conform(p, {.alpha = 0.5, .beta = 2, .c_apart = true, .shift = size_of(type)});
+              if (HasFailure()) return;
+            }
+  std::size_t rows = 0;
+  for (const std::string& name : seen_) rows += name.starts_with("gemv") && name.find("_w") == std::string::npos && !name.ends_with("_swap");
+  EXPECT_EQ(rows, gemv_rows.size());
+}
+
 TEST_F(Tile, NamesThatAreNoRowsAreDeclined) {
   const Problem good = resolve(GemmProblem(Op::T, Op::N, 64, 64, 512, DType::f16));
   for (const char* text : {"", "mma", "mma_", "nonsense", "mma_f16_kk_64x64x64_w32x32_s4_k0", "mma_f16_kk_64x64x64_w32x32_s4_k01",

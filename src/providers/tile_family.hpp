@@ -35,6 +35,7 @@ struct Family {
   int (*revision)(std::string_view variant);
 };
 
+extern const Family gemv;
 extern const Family mma_gemm;
 extern const Family simt_gemm;
 
