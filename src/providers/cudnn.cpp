@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/problem.hpp"
 #include "providers/cudnn_library.hpp"
+#include "providers/cudnn_tail.hpp"
+#include "providers/cudnn_tensor.hpp"
 #include "runtime/cuda_scale.hpp"
 
 namespace attune {
@@ -51,9 +54,16 @@ class CudnnPlan final : public Plan {
       : Plan(std::move(id), traits),
         direction_(problem.direction),
         wide_(problem.compute == Compute::f64),
-        copy_c_(problem.beta == Scalar::one ? make_cuda_scale_plan(problem, library->ordinal()) : nullptr),
+        copy_c_(problem.beta == Scalar::one && !cudnn::has_tail(problem) ? make_cuda_scale_plan(problem, library->ordinal())
+                                                                         : nullptr),
         library_(std::move(library)),
-        execution_(std::move(execution)) {}
+        execution_(std::move(execution)) {
+    if (!cudnn::has_tail(problem)) return;
+    takes_alpha_ = problem.alpha == Scalar::other;
+    takes_beta_ = problem.beta == Scalar::other;
+    takes_c_ = problem.beta != Scalar::zero;
+    takes_bias_ = has_bias(problem.epilogue);
+  }
 
   ~CudnnPlan() override {
     const DeviceScope scope(library_->ordinal());
@@ -76,12 +86,11 @@ class CudnnPlan final : public Plan {
         status != CUDNN_STATUS_SUCCESS)
       return failed("cudnnSetStream", status);
     // A finalized pack cannot be changed, so every call makes its own.
-    const std::int64_t uids[] = {cudnn::uid_x, cudnn::uid_w, cudnn::uid_y};
-    const void* tensors[3];
-    place(launch, tensors);
+    const Tensors tensors = place(launch);
     cudnn::Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const std::int64_t>(uids));
-    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, tensors);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span(tensors.uid.data(), tensors.count));
+    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, static_cast<std::int64_t>(tensors.count),
+             tensors.address.data());
     pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &launch.workspace);
     pack.finalize();
     if (!pack.ok()) return failed("cuDNN variant pack", pack.status());
@@ -90,18 +99,33 @@ class CudnnPlan final : public Plan {
   }
 
  private:
-  /// x, w and y of a launch, whose operands come in the order of ConvArgs.
-  void place(const Launch& launch, const void* (&tensors)[3]) const noexcept {
-    switch (direction_) {
-      case Direction::fwd: tensors[0] = launch.a, tensors[1] = launch.b, tensors[2] = launch.d; break;
-      case Direction::dgrad: tensors[0] = launch.d, tensors[1] = launch.b, tensors[2] = launch.a; break;
-      case Direction::wgrad: tensors[0] = launch.a, tensors[1] = launch.d, tensors[2] = launch.b; break;
-    }
+  /// The graph's tensors by name.
+  struct Tensors {
+    std::array<std::int64_t, 7> uid{};
+    std::array<const void*, 7> address{};
+    std::size_t count = 0;
+
+    void add(cudnn::Uid name, const void* at) noexcept { uid[count] = name, address[count++] = at; }
+  };
+
+  /// Of a launch, whose operands come in the order of ConvArgs.
+  Tensors place(const Launch& launch) const noexcept {
+    Tensors t;
+    const bool dgrad = direction_ == Direction::dgrad, wgrad = direction_ == Direction::wgrad;
+    t.add(cudnn::uid_x, dgrad ? launch.d : launch.a);
+    t.add(cudnn::uid_w, wgrad ? launch.d : launch.b);
+    t.add(cudnn::uid_y, dgrad ? launch.a : wgrad ? launch.b : launch.d);
+    if (takes_c_) t.add(cudnn::uid_c, launch.c);
+    if (takes_bias_) t.add(cudnn::uid_bias, launch.bias);
+    if (takes_alpha_) t.add(cudnn::uid_alpha, launch.alpha);
+    if (takes_beta_) t.add(cudnn::uid_beta, launch.beta);
+    return t;
   }
 
   Direction direction_;
   bool wide_;
-  std::unique_ptr<Plan> copy_c_;  ///< null where beta is zero
+  std::unique_ptr<Plan> copy_c_;  ///< where the convolution itself adds to its output
+  bool takes_alpha_ = false, takes_beta_ = false, takes_c_ = false, takes_bias_ = false;
   std::shared_ptr<cudnn::Library> library_;
   cudnn::Execution execution_;
 };

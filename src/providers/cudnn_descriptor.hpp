@@ -51,6 +51,14 @@ class Descriptor {
     if (ok() && !value.ok()) status_ = value.status_;
     set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.raw_);
   }
+  void set(cudnnBackendAttributeName_t name, std::span<const Descriptor> values) {
+    std::vector<cudnnBackendDescriptor_t> raw;
+    for (const Descriptor& value : values) {
+      if (ok() && !value.ok()) status_ = value.status_;
+      raw.push_back(value.raw_);
+    }
+    set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(raw.size()), raw.data());
+  }
   void finalize() noexcept {
     if (ok()) status_ = cudnnBackendFinalize(raw_);
   }

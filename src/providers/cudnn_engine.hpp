@@ -48,7 +48,8 @@ Notes read_notes(const Descriptor& engine);
 /// Why the constraints forbid an engine with these notes; null when they do not.
 const char* forbidden(const Notes& notes, const ConvProblem& problem, const Constraints& constraints) noexcept;
 
-/// Why an engine is never tried on such a problem, although cuDNN offers it: it was seen to break the process. Null when it was not.
+/// Why an engine is never tried on such a problem, although cuDNN offers it: it was seen to break the process. Null when it was
+/// not.
 const char* known_fault(std::int64_t engine, const ConvProblem& problem) noexcept;
 
 Accumulation accumulation(const Notes& notes, const ConvProblem& problem) noexcept;

@@ -1,53 +1,10 @@
 #include "providers/cudnn_graph.hpp"
 
+#include "providers/cudnn_tail.hpp"
+#include "providers/cudnn_tensor.hpp"
+
 namespace attune::cudnn {
 namespace {
-
-constexpr int max_rank = 5;
-
-bool data_type(DType type, cudnnDataType_t& out) noexcept {
-  switch (type) {
-    case DType::f16: out = CUDNN_DATA_HALF; return true;
-    case DType::bf16: out = CUDNN_DATA_BFLOAT16; return true;
-    case DType::f32: out = CUDNN_DATA_FLOAT; return true;
-    case DType::f64: out = CUDNN_DATA_DOUBLE; return true;
-    default: return false;
-  }
-}
-
-/// cuDNN knows no one-dimensional convolution: a spatial dimension of extent 1 is put before the only one.
-struct Lifted {
-  std::array<std::int64_t, max_rank> size{}, step{};
-  std::size_t rank = 0;
-};
-
-Lifted lift(const Dims& dims, const std::int64_t* stride) noexcept {
-  Lifted out;
-  for (int i = 0; i < dims.count; ++i) {
-    if (i == 2 && dims.count == 3) {
-      out.size[out.rank] = 1;
-      out.step[out.rank++] = dims.size[2] * stride[2];
-    }
-    out.size[out.rank] = dims.size[i];
-    out.step[out.rank++] = stride[i];
-  }
-  return out;
-}
-
-Descriptor make_tensor(Uid uid, const Dims& dims, const std::int64_t* stride, DType type, int alignment) {
-  const Lifted lifted = lift(dims, stride);
-  cudnnDataType_t data = CUDNN_DATA_FLOAT;
-  data_type(type, data);
-  Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, static_cast<std::int64_t>(uid));
-  tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, data);
-  tensor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, std::span(lifted.size.data(), lifted.rank));
-  tensor.set(CUDNN_ATTR_TENSOR_STRIDES, std::span(lifted.step.data(), lifted.rank));
-  tensor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, static_cast<std::int64_t>(alignment));
-  tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, false);
-  tensor.finalize();
-  return tensor;
-}
 
 Descriptor make_convolution(const ConvProblem& p) {
   const int spatial = p.spatial(), lead = spatial == 1 ? 1 : 0;
@@ -118,9 +75,10 @@ const char* unsupported(const ConvProblem& problem) noexcept {
   cudnnDataType_t ignored{};
   if (!data_type(problem.x_type, ignored) || !data_type(problem.w_type, ignored) || !data_type(problem.y_type, ignored))
     return "a tensor type that is not served";
-  if (problem.epilogue != Epilogue::none) return "an epilogue";
-  if (problem.alpha != Scalar::one) return "alpha other than one";
-  if (problem.beta == Scalar::other) return "beta other than zero and one";
+  // The scalars of a convolution are part of its graph; operations behind it can take them by value, as floats.
+  const bool takes_scalars = problem.direction == Direction::fwd && problem.compute != Compute::f64;
+  if (problem.alpha != Scalar::one && !takes_scalars) return "alpha other than one";
+  if (problem.beta == Scalar::other && !takes_scalars) return "beta other than zero and one";
   return nullptr;
 }
 
@@ -129,18 +87,22 @@ Descriptor make_graph(const ConvProblem& p, cudnnHandle_t handle) {
   const Descriptor x = make_tensor(uid_x, p.x, p.x_stride, p.x_type, p.align_x);
   const Descriptor w = make_tensor(uid_w, p.w, p.w_stride, p.w_type, p.align_w);
   const Descriptor y = make_tensor(uid_y, p.y(), p.y_stride, p.y_type, p.align_y);
+  const Descriptor sums = has_tail(p) ? make_sums(p) : Descriptor();
   const Descriptor convolution = make_convolution(p);
-  Descriptor operation(names.type);
+  std::vector<Descriptor> operations;
+  Descriptor& operation = operations.emplace_back(names.type);
   operation.set(names.x, x);
   operation.set(names.w, w);
-  operation.set(names.y, y);
+  operation.set(names.y, has_tail(p) ? sums : y);
   operation.set(names.convolution, convolution);
   set_scalar(operation, names.alpha, p.compute, 1);
-  set_scalar(operation, names.beta, p.compute, p.beta == Scalar::one ? 1 : 0);
+  set_scalar(operation, names.beta, p.compute, p.beta == Scalar::one && !has_tail(p) ? 1 : 0);
   operation.finalize();
+  if (has_tail(p))
+    for (Descriptor& step : make_tail(p, sums, y)) operations.push_back(std::move(step));
   Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, std::span<const Descriptor>(operations));
   graph.finalize();
   return graph;
 }

@@ -15,13 +15,10 @@
 
 namespace attune::cudnn {
 
-/// How a variant pack names the tensors of every graph.
-enum Uid : std::int64_t { uid_x = 1, uid_w = 2, uid_y = 3 };
-
 /// Why cuDNN's graph cannot say the problem; null when it can. The engines may still decline it.
 const char* unsupported(const ConvProblem& problem) noexcept;
 
-/// One operation; `handle` must live as long as the descriptor.
+/// The convolution, and what follows it (cudnn_tail.hpp); `handle` must live as long as the descriptor.
 Descriptor make_graph(const ConvProblem& problem, cudnnHandle_t handle);
 
 /// What a heuristic returned: a configuration with its notes.
