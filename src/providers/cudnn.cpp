@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "core/problem.hpp"
 #include "providers/cudnn_library.hpp"
+#include "providers/cudnn_search.hpp"
 #include "providers/cudnn_tail.hpp"
 #include "providers/cudnn_tensor.hpp"
 #include "runtime/cuda_scale.hpp"
@@ -20,6 +22,7 @@ constexpr std::size_t default_workspace = 32 * mebibyte;
 constexpr std::array<std::size_t, cudnn::heuristics.size()> quick_share = {6, 0, 0};
 constexpr std::array<std::size_t, cudnn::heuristics.size()> standard_share = {12, 8, 4};
 constexpr std::size_t standard_variants = 24;
+constexpr std::size_t varied = 2;  ///< of an exhaustive list's first answers: their knobs
 
 /// Why no engine can be asked; null when they can.
 const char* refusal(const ConvProblem& problem, const Constraints& constraints) noexcept {
@@ -160,7 +163,20 @@ class CudnnProvider final : public Provider {
     const std::size_t room = standard_variants - first.size();
     if (effort == Effort::standard && rest.size() > room) rest.resize(room);
     first.insert(first.end(), rest.begin(), rest.end());
+    if (effort == Effort::exhaustive) add_unasked(session, *conv, constraints, first);
     return first;
+  }
+
+  std::vector<std::string> refine(const Problem& problem, const Constraints& constraints,
+                                  std::span<const std::string> best) const override {
+    std::vector<std::string> texts;
+    const auto* conv = std::get_if<ConvProblem>(&problem);
+    if (!conv || refusal(*conv, constraints)) return texts;
+    cudnn::Session session(*library_, *conv);
+    if (!session.why().empty()) return texts;
+    std::unordered_set<std::string> seen(best.begin(), best.end());
+    for (const std::string& text : best) add_neighbours(session, text, *conv, constraints, seen, texts);
+    return texts;
   }
 
   Prepared prepare(std::string_view variant, const Problem& problem, const Constraints& constraints) const override {
@@ -197,6 +213,40 @@ class CudnnProvider final : public Provider {
   }
 
  private:
+  /// Every engine with the knobs that it sets itself, then the neighbours of the heuristics' first answers.
+  void add_unasked(cudnn::Session& session, const ConvProblem& problem, const Constraints& constraints,
+                   std::vector<std::string>& texts) const {
+    std::unordered_set<std::string> seen(texts.begin(), texts.end());
+    const std::vector<std::string> starts(texts.begin(),
+                                          texts.begin() + static_cast<std::ptrdiff_t>(std::min(texts.size(), varied)));
+    const std::int64_t engines = cudnn::engine_count(session.graph().descriptor);
+    for (std::int64_t index = 0; index < engines; ++index) {
+      if (!may_use(cudnn::make_engine(session.graph().descriptor, index), index, problem, constraints)) continue;
+      std::string text = to_text(cudnn::EngineConfig{index, {}});
+      if (seen.insert(text).second) texts.push_back(std::move(text));
+    }
+    for (const std::string& text : starts) add_neighbours(session, text, problem, constraints, seen, texts);
+  }
+
+  void add_neighbours(cudnn::Session& session, const std::string& of, const ConvProblem& problem,
+                      const Constraints& constraints, std::unordered_set<std::string>& seen,
+                      std::vector<std::string>& texts) const {
+    const std::optional<cudnn::EngineConfig> config = cudnn::parse_engine(of);
+    if (!config) return;
+    const cudnn::Descriptor engine = cudnn::make_engine(session.graph().descriptor, config->engine);
+    if (!may_use(engine, config->engine, problem, constraints)) return;
+    for (const cudnn::EngineConfig& next : cudnn::neighbours(*config, cudnn::read_knobs(engine))) {
+      std::string text = to_text(next);
+      if (seen.insert(text).second) texts.push_back(std::move(text));
+    }
+  }
+
+  static bool may_use(const cudnn::Descriptor& engine, std::int64_t index, const ConvProblem& problem,
+                      const Constraints& constraints) {
+    return engine.ok() && cudnn::known_fault(index, problem) == nullptr &&
+           cudnn::forbidden(cudnn::read_notes(engine), problem, constraints) == nullptr;
+  }
+
   Prepared build(cudnn::Session& session, const cudnn::EngineConfig& config, const ConvProblem& problem,
                  const Constraints& constraints, std::size_t workspace_limit) const {
     if (const char* why = cudnn::known_fault(config.engine, problem)) return declined(why);
