@@ -210,6 +210,7 @@ class Cudnn : public testing::Test {
       if (HasFailure()) break;
     }
     if (served == Served::always) {
+      EXPECT_FALSE(variants.empty());
       EXPECT_GT(ran, 0);
     }
     return ran;
