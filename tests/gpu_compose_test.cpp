@@ -18,7 +18,7 @@ class Compose : public GpuConformance {
     backend_ = make_backend(Device::cuda(0));
     test(std::move(backend_.providers.back()));
     ASSERT_EQ(provider_->name(), "compose");
-    may_decline_ = true;  // what the vendors list
+    only_ = "+tile:";  // some of the vendors' kernels are wrong, which tuning finds out
   }
   void TearDown() override {
     provider_.reset();
@@ -49,6 +49,14 @@ TEST_F(Compose, MisalignedGemmIsCopied) {
   EXPECT_GT(count_of("copy"), 0u);
   EXPECT_GT(count_of("copy_sums"), 0u);
   EXPECT_GT(count_of("sums"), 0u);
+}
+
+TEST_F(Compose, TakesVendorKernels) {
+  only_ = "+cublaslt:";
+  may_decline_ = true;
+  GemmProblem p(Op::T, Op::N, 67, 45, 131, DType::f16);
+  conform(p);
+  conform(p, {.alpha = 0.5, .beta = -2, .c_apart = true});
 }
 
 TEST_F(Compose, OneMisalignedOperandIsEnough) {

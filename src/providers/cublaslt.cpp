@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/problem.hpp"
 #include "providers/cublaslt_config.hpp"
 #include "providers/cublaslt_heuristic.hpp"
 #include "providers/cublaslt_matmul.hpp"
@@ -31,12 +32,18 @@ class Handle {
     const DeviceScope device(ordinal);
     const RelaxedCapture relaxed;
     status_ = cublasLtCreate(&handle_);
+    constexpr float one = 1;
+    if (status_ == CUBLAS_STATUS_SUCCESS && (cudaMalloc(&one_, sizeof one) != cudaSuccess ||
+                                             cudaMemcpy(one_, &one, sizeof one, cudaMemcpyHostToDevice) != cudaSuccess)) {
+      cublasLtDestroy(handle_);
+      status_ = CUBLAS_STATUS_ALLOC_FAILED;
+    }
     if (status_ != CUBLAS_STATUS_SUCCESS) cudaGetLastError();
   }
   ~Handle() {
-    if (status_ != CUBLAS_STATUS_SUCCESS) return;
     const DeviceScope device(ordinal_);
-    cublasLtDestroy(handle_);
+    if (one_ != nullptr && cudaFree(one_) != cudaSuccess) cudaGetLastError();
+    if (status_ == CUBLAS_STATUS_SUCCESS) cublasLtDestroy(handle_);
   }
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
@@ -44,10 +51,13 @@ class Handle {
   int ordinal() const noexcept { return ordinal_; }
   cublasStatus_t status() const noexcept { return status_; }
   cublasLtHandle_t get() const noexcept { return handle_; }
+  /// 1.0f on the device: the scale of fp8 operands that have none.
+  const void* one() const noexcept { return one_; }
 
  private:
   int ordinal_;
   cublasLtHandle_t handle_ = nullptr;
+  void* one_ = nullptr;
   cublasStatus_t status_ = CUBLAS_STATUS_NOT_INITIALIZED;
 };
 
@@ -68,7 +78,10 @@ class LtPlan final : public Plan {
     const DeviceScope device(handle_->ordinal());
     if (!matmul_.has_bias && !matmul_.scaled) return run_all(matmul_.desc, launch);
     cublasLtMatmulDescOpaque_t desc = matmul_.desc;
-    const cublasStatus_t status = bind_operands(matmul_, launch, desc);
+    Launch bound = launch;
+    if (bound.scale_a == nullptr) bound.scale_a = handle_->one();
+    if (bound.scale_b == nullptr) bound.scale_b = handle_->one();
+    const cublasStatus_t status = bind_operands(matmul_, bound, desc);
     return status == CUBLAS_STATUS_SUCCESS ? run_all(desc, launch) : failed("cublasLtMatmulDescSetAttribute", status);
   }
 
@@ -263,6 +276,10 @@ class CublasLtProvider final : public Provider {
                      const cublasLtMatmulAlgo_t& algo, const LtConfig& config, std::size_t limit) const {
     if (!may_use(config, matmul, algo, lt_reductions(problem, constraints)))
       return declined("less precise or less repeatable than asked for");
+    // Measured with cublasLt 13.1: sums that are split are rounded to the output's type before the bias is added.
+    if (config.split_k > 1 && problem.epilogue != Epilogue::none && size_of(problem.c_type) == 2 &&
+        !allows(constraints, MathMode::reduced_reduction))
+      return declined("rounds twice: a split reduction with an epilogue");
     PlanTraits traits;
     const cublasStatus_t status = check_algo(handle_->get(), matmul, algo, traits.workspace);
     if (status != CUBLAS_STATUS_SUCCESS) return declined(cublasLtGetStatusName(status));

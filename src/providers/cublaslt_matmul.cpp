@@ -222,6 +222,12 @@ cublasStatus_t make_matmul(const GemmProblem& p, cublasComputeType_t compute, co
   if (status == CUBLAS_STATUS_SUCCESS && matmul.fast_sums)
     status = set(matmul.desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
   if (status == CUBLAS_STATUS_SUCCESS) status = set_epilogue(matmul, p);
+  if (status == CUBLAS_STATUS_SUCCESS && matmul.scaled) {
+    // Some kernels work with scales only and some only without: the heuristic must see that there will be some.
+    const std::uintptr_t somewhere = 4096;
+    status = set(matmul.desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, somewhere);
+    if (status == CUBLAS_STATUS_SUCCESS) status = set(matmul.desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, somewhere);
+  }
 
   // Launches of nearly equal length: a last one of a few matrices would run at a poor rate.
   const std::int64_t parts = (p.batch + most_batches - 1) / most_batches;
