@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(MmaGemm<T, Index>::threads) mma_gemm(MmaGemmSh
     const std::int64_t lines = all_lines - line0, places = all_places - place0;
     const int most_lines = shape.swapped ? Gemm::bm : Gemm::bn;
     finish_tile(at_tile(out, line0, place0), staged, pitch, length, static_cast<int>(lines < most_lines ? lines : most_lines),
-                static_cast<int>(places < length ? places : length), Gemm::threads);
+                static_cast<int>(places < length ? places : length), static_cast<int>(threadIdx.x), Gemm::threads);
     __syncthreads();
   }
 }

@@ -161,7 +161,8 @@ __global__ void __launch_bounds__(SimtTile<Index>::threads) simt_gemm(SimtGemmSh
         shared[(y + j / width * (S::bn / groups_n) + j % width) * S::out_pitch + x + i / width * (S::bm / groups_m) + i % width] =
             sum[i][j];
     __syncthreads();
-    finish_tile<T>(at_tile(output_of<T>(shape, call, split, z), j0, i0), shared, S::out_pitch, S::bm, columns, rows, S::threads);
+    finish_tile<T>(at_tile(output_of<T>(shape, call, split, z), j0, i0), shared, S::out_pitch, S::bm, columns, rows,
+                   static_cast<int>(threadIdx.x), S::threads);
     __syncthreads();
   }
 }

@@ -56,6 +56,71 @@ consteval auto make_mma_gemm_rows() {
 
 inline constexpr auto mma_gemm_rows = tiles::make_mma_gemm_rows();
 
+/// Hopper's GEMM: tensor copies into a ring of tiles, warpgroups that multiply out of it. The block's tile is shared by `groups`
+/// warpgroups, 64 rows at a time each; `cluster` blocks one below the other share what they load of Y.
+struct HopperGemmRow {
+  DType type = DType::f16;  ///< of X and Y; f32 is multiplied as tf32
+  bool x_k_major = true, y_k_major = true;
+  int bm = 0, bn = 0;  ///< a stage holds 128 bytes along k
+  int groups = 2;
+  int stages = 0;
+  int cluster = 1;
+  int revision = 1;
+};
+
+namespace hopper {
+
+/// What each warpgroup stages of its result: two boxes of 64 lines of 128 bytes, or 64 x 32 sums with room between.
+inline constexpr int staging_bytes = 16384;
+inline constexpr int barrier_bytes = 2048;  ///< barriers, and what it takes to align the ring
+
+}  // namespace hopper
+
+constexpr int stage_bytes(const HopperGemmRow& r) noexcept { return (r.bm + r.bn) * 128; }
+constexpr int shared_bytes(const HopperGemmRow& r) noexcept {
+  return r.stages * stage_bytes(r) + r.groups * hopper::staging_bytes + hopper::barrier_bytes;
+}
+
+namespace tiles {
+
+struct HopperGemmTile {
+  int bm, bn, groups, stages, cluster;
+};
+inline constexpr HopperGemmTile hopper_gemm_tiles[] = {
+    {128, 256, 2, 4, 1}, {128, 256, 2, 4, 2}, {256, 128, 2, 4, 1}, {256, 128, 2, 4, 2}, {128, 192, 2, 4, 1}, {128, 128, 2, 6, 1},
+    {128, 128, 2, 6, 2}, {64, 256, 1, 5, 1},  {128, 64, 2, 8, 1},  {64, 128, 1, 8, 1},  {64, 64, 1, 12, 1},  {128, 32, 2, 9, 1},
+    {128, 16, 2, 10, 1}, {64, 32, 1, 16, 1},  {64, 16, 1, 20, 1},
+};
+
+/// Whether the tile exists for the type and the majors: only 16-bit types may lie along the tile, in blocks of 64.
+constexpr bool hopper_takes(DType type, bool x_k, bool y_k, const HopperGemmTile& t) noexcept {
+  return type == DType::f32 ? x_k && y_k : y_k || t.bn % 64 == 0;
+}
+
+consteval std::size_t count_hopper_gemm_rows() {
+  std::size_t count = 0;
+  for (DType type : mma_gemm_types)
+    for (bool x_k : {true, false})
+      for (bool y_k : {true, false})
+        for (const HopperGemmTile& t : hopper_gemm_tiles) count += hopper_takes(type, x_k, y_k, t);
+  return count;
+}
+
+consteval auto make_hopper_gemm_rows() {
+  std::array<HopperGemmRow, count_hopper_gemm_rows()> rows;
+  std::size_t at = 0;
+  for (DType type : mma_gemm_types)
+    for (bool x_k : {true, false})
+      for (bool y_k : {true, false})
+        for (const HopperGemmTile& t : hopper_gemm_tiles)
+          if (hopper_takes(type, x_k, y_k, t)) rows[at++] = {type, x_k, y_k, t.bm, t.bn, t.groups, t.stages, t.cluster};
+  return rows;
+}
+
+}  // namespace tiles
+
+inline constexpr auto hopper_gemm_rows = tiles::make_hopper_gemm_rows();
+
 /// GEMM without tensor cores. `any_types`: sums of `type`, operands of whatever type; slow, and there for every problem.
 struct SimtGemmRow {
   DType type = DType::f32;

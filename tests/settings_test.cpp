@@ -36,7 +36,7 @@ TEST(Settings, WithoutVariablesTheDefaultsHold) {
   EXPECT_TRUE(a.settings.benchmark.get());
   EXPECT_FALSE(a.settings.deterministic.get());
   EXPECT_EQ(a.settings.effort.get(), Effort::standard);
-  EXPECT_EQ(a.settings.workspace_limit.get(), 32 * mebibyte);
+  EXPECT_EQ(a.settings.workspace_limit.get(), 256 * mebibyte);
   EXPECT_EQ(a.settings.cache_read.get(), "");
   EXPECT_EQ(a.settings.log.get(), LogLevel::off);
   for (const auto& [name, value] : describe(a.settings)) EXPECT_NE(value.find("(default)"), std::string::npos) << name;

@@ -139,11 +139,12 @@ __device__ inline void store_pack(const Output<Sum>& out, const Sum* sums, T* d,
 
 /// A warp, or an equal part of one, takes a line; its lanes take packs of `Count` elements, aligned in memory.
 template <typename T, int Count, typename Sum>
-__device__ void finish_lines(const Output<Sum>& out, const Sum* staged, int pitch, int length, int lines, int places, int threads) {
+__device__ void finish_lines(const Output<Sum>& out, const Sum* staged, int pitch, int length, int lines, int places, int thread,
+                             int threads) {
   const int packs = length / Count, lanes = packs < 32 ? packs : 32;  // powers of two
-  const int shift = __ffs(lanes) - 1, lane = static_cast<int>(threadIdx.x) & (lanes - 1);
+  const int shift = __ffs(lanes) - 1, lane = thread & (lanes - 1);
 #pragma unroll 1
-  for (int line = static_cast<int>(threadIdx.x) >> shift; line < lines; line += threads >> shift) {
+  for (int line = thread >> shift; line < lines; line += threads >> shift) {
     T* d = static_cast<T*>(out.d) + line * out.d_line;
     const T* c = out.c == nullptr ? nullptr : static_cast<const T*>(out.c) + line * out.c_line;
     const T* bias = out.bias == nullptr ? nullptr : static_cast<const T*>(out.bias) + (out.bias_by_line ? line : 0);
@@ -156,26 +157,28 @@ __device__ void finish_lines(const Output<Sum>& out, const Sum* staged, int pitc
 }
 
 template <typename T, typename Sum>
-__device__ void finish_as(const Output<Sum>& out, const Sum* staged, int pitch, int length, int lines, int places, int threads) {
+__device__ void finish_as(const Output<Sum>& out, const Sum* staged, int pitch, int length, int lines, int places, int thread,
+                             int threads) {
   constexpr int wide = 16 / static_cast<int>(sizeof(T)), narrow = sizeof(T) < 4 ? 4 / static_cast<int>(sizeof(T)) : 1;
   if (out.vectors)
-    finish_lines<T, wide>(out, staged, pitch, length, lines, places, threads);
+    finish_lines<T, wide>(out, staged, pitch, length, lines, places, thread, threads);
   else
-    finish_lines<T, narrow>(out, staged, pitch, length, lines, places, threads);
+    finish_lines<T, narrow>(out, staged, pitch, length, lines, places, thread, threads);
 }
 
 }  // namespace finishing
 
 /// Writes the first `lines` lines and `places` places of a staged tile whose lines have `length` places (a power of two), `pitch`
-/// apart in shared memory. All `threads` threads of the block, whole warps, take part, behind a barrier.
+/// apart in shared memory. `threads` threads, whole warps, of which this is `thread`, take part, behind a barrier.
 template <typename Sum>
-__device__ void finish_tile(const Output<Sum>& out, const Sum* staged, int pitch, int length, int lines, int places, int threads) {
+__device__ void finish_tile(const Output<Sum>& out, const Sum* staged, int pitch, int length, int lines, int places, int thread,
+                             int threads) {
   switch (out.type) {
-    case DType::f16: return finishing::finish_as<__half>(out, staged, pitch, length, lines, places, threads);
-    case DType::bf16: return finishing::finish_as<__nv_bfloat16>(out, staged, pitch, length, lines, places, threads);
-    case DType::f32: return finishing::finish_as<float>(out, staged, pitch, length, lines, places, threads);
+    case DType::f16: return finishing::finish_as<__half>(out, staged, pitch, length, lines, places, thread, threads);
+    case DType::bf16: return finishing::finish_as<__nv_bfloat16>(out, staged, pitch, length, lines, places, thread, threads);
+    case DType::f32: return finishing::finish_as<float>(out, staged, pitch, length, lines, places, thread, threads);
     default:
-      if constexpr (std::is_same_v<Sum, double>) finishing::finish_as<double>(out, staged, pitch, length, lines, places, threads);
+      if constexpr (std::is_same_v<Sum, double>) finishing::finish_as<double>(out, staged, pitch, length, lines, places, thread, threads);
   }
 }
 

@@ -36,6 +36,7 @@ struct Family {
 };
 
 extern const Family gemv;
+extern const Family hopper_gemm;
 extern const Family mma_gemm;
 extern const Family simt_gemm;
 

@@ -1,0 +1,397 @@
+// Hopper's GEMM: one warpgroup gives its registers away and feeds a ring of tiles by tensor copies; the others multiply out of it
+// and stage their results. Blocks stay and walk over tiles, so that the next tile is loaded while the present one is stored.
+// Included by one source for each element type.
+#pragma once
+
+#include "kernels/common/finish.cuh"
+#include "kernels/common/hopper.cuh"
+#include "kernels/common/wgmma.cuh"
+#include "kernels/gemm_hopper.hpp"
+
+namespace attune {
+
+template <typename T, int Index>
+struct HopperGemm {
+  static constexpr HopperGemmRow row = hopper_gemm_rows[Index];
+  static constexpr int bm = row.bm, bn = row.bn, bk = 128 / static_cast<int>(sizeof(T)), stages = row.stages;
+  static constexpr int group_rows = bm / row.groups, blocks = group_rows / 64;  ///< a warpgroup's rows, in blocks of 64
+  static constexpr int consumers = row.groups * 128, threads = consumers + 128;
+  static constexpr int x_bytes = bm * 128, bytes = stage_bytes(row), y_part = bn / row.cluster;
+  static_assert(group_rows % 64 == 0 && (bk / 64 == 1 || (row.x_k_major && row.y_k_major)));
+  static_assert(row.cluster == 1 || y_part % 64 == 0);
+};
+
+/// Where a block is in its walk over tiles, batch and splits.
+struct HopperWork {
+  int row, column, split, z, k0, steps;
+
+  template <typename Gemm>
+  __device__ static std::int64_t count(const HopperGemmShape& s) {
+    return std::int64_t{tiles_m<Gemm>(s)} * tiles_n<Gemm>(s) * s.batch * s.splits;
+  }
+  template <typename Gemm>
+  __device__ static int tiles_m(const HopperGemmShape& s) {
+    constexpr int rows = Gemm::bm * Gemm::row.cluster;
+    return static_cast<int>((s.rows + rows - 1) / rows);
+  }
+  template <typename Gemm>
+  __device__ static int tiles_n(const HopperGemmShape& s) {
+    return static_cast<int>((s.columns + Gemm::bn - 1) / Gemm::bn);
+  }
+  template <typename Gemm>
+  __device__ static HopperWork at(const HopperGemmShape& s, std::int64_t index, int rank) {
+    const int m = tiles_m<Gemm>(s), n = tiles_n<Gemm>(s);
+    const std::int64_t tiles = std::int64_t{m} * n, rest = index / tiles;
+    const int tile = static_cast<int>(index - rest * tiles);
+    const int in_group = s.group * n, first = tile / in_group * s.group, height = m - first < s.group ? m - first : s.group;
+    HopperWork w;
+    w.row = ((first + tile % in_group % height) * Gemm::row.cluster + rank) * Gemm::bm;
+    w.column = tile % in_group / height * Gemm::bn;
+    w.split = static_cast<int>(rest % s.splits), w.z = static_cast<int>(rest / s.splits);
+    const int all = static_cast<int>((s.k + Gemm::bk - 1) / Gemm::bk), each = (all + s.splits - 1) / s.splits;
+    const int begin = w.split * each < all ? w.split * each : all, end = begin + each < all ? begin + each : all;
+    w.k0 = begin * Gemm::bk, w.steps = end - begin;
+    return w;
+  }
+};
+
+/// The lane of the first warp that issues every copy.
+template <typename Gemm>
+__device__ void hopper_produce(const HopperGemmMaps& maps, const HopperGemmShape& s, std::uint32_t ring, std::uint32_t full,
+                               std::uint32_t empty, int rank, std::int64_t first, std::int64_t stride) {
+  constexpr HopperGemmRow row = Gemm::row;
+  constexpr std::uint16_t everyone = (1 << row.cluster) - 1;
+  int stage = 0, phase = 0;
+  const std::int64_t total = HopperWork::count<Gemm>(s);
+  for (std::int64_t index = first; index < total; index += stride) {
+    const HopperWork w = HopperWork::at<Gemm>(s, index, rank);
+    const int zx = s.x_batched ? w.z : 0, zy = s.y_batched ? w.z : 0;
+    for (int step = 0; step < w.steps; ++step) {
+      const int k = w.k0 + step * Gemm::bk;
+      const std::uint32_t x = ring + stage * Gemm::bytes, y = x + Gemm::x_bytes, ready = full + stage * 8;
+      hopper::wait_barrier(empty + stage * 8, phase ^ 1);
+      hopper::expect_bytes(ready, Gemm::bytes);
+      if constexpr (row.x_k_major) {
+        hopper::load_box(x, maps.x, k, w.row, zx, ready);
+      } else {
+#pragma unroll
+        for (int b = 0; b < Gemm::bm / 64; ++b) hopper::load_box(x + b * 8192, maps.x, w.row + b * 64, k, zx, ready);
+      }
+      // Each block of a cluster loads its part of Y for all of them.
+      const std::uint32_t part = y + rank * Gemm::y_part * 128;
+      const int column = w.column + rank * Gemm::y_part;
+      if constexpr (row.y_k_major) {
+        if constexpr (row.cluster > 1)
+          hopper::load_box_to(part, maps.y, k, column, zy, ready, everyone);
+        else
+          hopper::load_box(part, maps.y, k, column, zy, ready);
+      } else {
+#pragma unroll
+        for (int b = 0; b < Gemm::y_part / 64; ++b) {
+          if constexpr (row.cluster > 1)
+            hopper::load_box_to(part + b * 8192, maps.y, column + b * 64, k, zy, ready, everyone);
+          else
+            hopper::load_box(part + b * 8192, maps.y, column + b * 64, k, zy, ready);
+        }
+      }
+      if (++stage == Gemm::stages) stage = 0, phase ^= 1;
+    }
+  }
+}
+
+/// A box of 64 lines of 64 elements, staged under the 128-byte swizzle, to lines of any alignment: a warp takes a line, its lanes
+/// take pairs of elements that lie in one word of memory.
+template <typename Out>
+static __device__ __noinline__ void copy_box(const char* box, Out* d, std::int64_t d_line, int lines, int places, int thread) {
+  const int lane = thread % 32;
+#pragma unroll 1
+  for (int line = thread / 32; line < lines; line += 4) {
+    Out* const to = d + line * d_line;
+    const char* const from = box + line * 128;
+    const auto at = [&](int place) -> Out {
+      return *reinterpret_cast<const Out*>(from + ((place / 8 ^ line % 8) * 16 + place % 8 * 2));
+    };
+    const int ahead = static_cast<int>(reinterpret_cast<std::uintptr_t>(to) / 2 & 1);
+    const int place = lane * 2 - ahead;
+    if (place >= 0 && place + 1 < places) {
+      const finishing::Pack<Out, 2> pair{{at(place), at(place + 1)}};
+      *reinterpret_cast<finishing::Pack<Out, 2>*>(to + place) = pair;
+    } else if (place + 1 >= 0 && place < places) {
+      if (place < 0)
+        to[0] = at(0);
+      else
+        to[place] = at(place);
+    }
+    if (ahead == 1 && lane == 31 && places == 64) to[63] = at(63);
+  }
+}
+
+/// Sums of 64 x bn, as a warpgroup's threads hold them, to boxes of 64 lines of 64 elements and from there to D.
+template <typename Gemm, typename Out>
+__device__ void store_boxes(const float (&sum)[Gemm::bn / 2], const CUtensorMap& d, const HopperGemmShape& s, Out* out, float alpha,
+                            char* staging, int row, int column, int z, int thread, int barrier) {
+  const int warp = thread / 32, lane = thread % 32;
+  const bool swapped = s.swapped;
+  const std::uint32_t base = shared_address(staging);
+#pragma unroll
+  for (int box = 0; box < Gemm::bn / 64; ++box) {
+    const std::uint32_t to = base + box % 2 * 8192;
+    if (s.boxes && thread == 0) hopper::wait_stores_read<1>();
+    hopper::sync_threads(barrier, 128);
+#pragma unroll
+    for (int pair = 0; pair < 4; ++pair) {
+      std::uint32_t r[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int at = (box * 8 + pair * 2) * 4 + i * 2;
+        const float low = alpha * sum[at], high = alpha * sum[at + 1];
+        if constexpr (std::is_same_v<Out, __half>) {
+          const __half2 both = __floats2half2_rn(low, high);
+          r[i] = *reinterpret_cast<const std::uint32_t*>(&both);
+        } else {
+          const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+          r[i] = *reinterpret_cast<const std::uint32_t*>(&both);
+        }
+      }
+      // Four 8 x 8 matrices: rows 0-7 and 8-15 of the warp's sixteen, for two neighbouring groups of eight columns.
+      if (swapped) {
+        const int line = warp * 16 + lane % 16, chunk = pair * 2 + lane / 16;
+        hopper::store_matrices(to + line * 128 + (chunk ^ line % 8) * 16, r);
+      } else {
+        const int line = (pair * 2 + lane / 16) * 8 + lane % 8, chunk = warp * 2 + lane / 8 % 2;
+        hopper::store_matrices_transposed(to + line * 128 + (chunk ^ line % 8) * 16, r);
+      }
+    }
+    const int y = column + box * 64;
+    if (!s.boxes) {
+      hopper::sync_threads(barrier, 128);
+      const std::int64_t line = swapped ? row : y, place = swapped ? y : row;
+      const std::int64_t lines = (swapped ? s.rows : s.columns) - line, places = (swapped ? s.columns : s.rows) - place;
+      if (lines > 0 && places > 0)
+        copy_box<Out>(staging + box % 2 * 8192, out + z * s.d_batch + line * s.d_line + place, s.d_line,
+                      static_cast<int>(lines < 64 ? lines : 64), static_cast<int>(places < 64 ? places : 64), thread);
+      continue;
+    }
+    hopper::fence_for_copies();
+    hopper::sync_threads(barrier, 128);
+    if (thread == 0) {
+      if (swapped)
+        hopper::store_box(d, to, y, row, z);
+      else
+        hopper::store_box(d, to, row, y, z);
+      hopper::commit_stores();
+    }
+  }
+}
+
+static __device__ __noinline__ void finish_sums(const Output<float>& out, const float* staged, int pitch, int length, int lines, int places,
+                                         int thread) {
+  finish_tile<float>(out, staged, pitch, length, lines, places, thread, 128);
+}
+
+/// The same with everything that can follow a sum: 32 columns at a time through shared memory in fp32.
+template <typename Gemm>
+__device__ void store_sums(const float (&sum)[Gemm::bn / 2], const HopperGemmShape& s, const HopperGemmCall& call, float* staging,
+                           int row, int column, int split, int z, int thread, int barrier) {
+  constexpr int width = Gemm::bn < 32 ? Gemm::bn : 32;
+  const int warp = thread / 32, lane = thread % 32;
+  const std::int64_t all_lines = s.swapped ? s.rows : s.columns, all_places = s.swapped ? s.columns : s.rows;
+  Output<float> out;
+  if (call.partial != nullptr) {
+    out.d = call.partial + (split * s.batch + z) * all_lines * all_places;
+    out.d_line = all_places, out.vectors = all_places % 4 == 0;
+  } else {
+    out.d = advanced(call.d, call.out_type, z * s.d_batch), out.d_line = s.d_line;
+    out.c = advanced(call.c, call.out_type, z * s.c_batch), out.c_line = s.c_line;
+    out.bias = call.bias, out.alpha = call.alpha, out.beta = call.beta;
+    out.type = call.out_type, out.activation = call.activation, out.vectors = s.vectors;
+  }
+  const int row_step = s.swapped ? width + 8 : 1, column_step = s.swapped ? 1 : 64 + 4;
+#pragma unroll
+  for (int part = 0; part < Gemm::bn / width; ++part) {
+    hopper::sync_threads(barrier, 128);
+#pragma unroll
+    for (int i = 0; i < width / 2; ++i) {
+      const int r = warp * 16 + lane / 4 + i / 2 % 2 * 8, c = i / 4 * 8 + lane % 4 * 2 + i % 2;
+      staging[r * row_step + c * column_step] = sum[part * (width / 2) + i];
+    }
+    hopper::sync_threads(barrier, 128);
+    const int y = column + part * width;
+    const std::int64_t line = s.swapped ? row : y, place = s.swapped ? y : row;
+    const int length = s.swapped ? width : 64, most = s.swapped ? 64 : width;
+    const std::int64_t lines = all_lines - line, places = all_places - place;
+    if (lines > 0 && places > 0)
+      finish_sums(at_tile(out, line, place), staging, s.swapped ? width + 8 : 64 + 4, length,
+                  static_cast<int>(lines < most ? lines : most), static_cast<int>(places < length ? places : length), thread);
+  }
+}
+
+template <typename T, typename Gemm>
+__device__ void hopper_consume(const HopperGemmMaps& maps, const HopperGemmShape& s, const HopperGemmCall& call, std::uint32_t ring,
+                               std::uint32_t full, std::uint32_t empty, char* staging, int rank, std::int64_t first,
+                               std::int64_t stride) {
+  constexpr HopperGemmRow row = Gemm::row;
+  const int group = static_cast<int>(threadIdx.x) / 128 - 1, thread = static_cast<int>(threadIdx.x) % 128;
+  const int barrier = 1 + group;
+  char* const own_staging = staging + group * hopper::staging_bytes;
+  int stage = 0, phase = 0;
+  const std::int64_t total = HopperWork::count<Gemm>(s);
+  // A stage is free when both blocks of a cluster have read it: each may have been filled by the other.
+  const auto release = [&](int done) {
+    if constexpr (Gemm::row.cluster > 1) {
+      if (thread < Gemm::row.cluster) hopper::arrive_at(empty + done * 8, thread);
+    } else {
+      if (thread == 0) hopper::arrive(empty + done * 8);
+    }
+  };
+  for (std::int64_t index = first; index < total; index += stride) {
+    const HopperWork w = HopperWork::at<Gemm>(s, index, rank);
+    float sum[Gemm::blocks][Gemm::bn / 2];
+#pragma unroll
+    for (int b = 0; b < Gemm::blocks; ++b)
+#pragma unroll
+      for (int i = 0; i < Gemm::bn / 2; ++i) sum[b][i] = 0;
+    int before = -1;
+    for (int step = 0; step < w.steps; ++step) {
+      hopper::wait_barrier(full + stage * 8, phase);
+      const std::uint32_t x = ring + stage * Gemm::bytes + group * Gemm::group_rows * 128, y = ring + stage * Gemm::bytes + Gemm::x_bytes;
+      hopper::begin();
+#pragma unroll
+      for (int kk = 0; kk < 4; ++kk) {
+        const std::uint64_t dy = hopper::describe<row.y_k_major>(y + kk * (row.y_k_major ? 32 : 2048), 8192);
+#pragma unroll
+        for (int b = 0; b < Gemm::blocks; ++b) {
+          const std::uint64_t dx = hopper::describe<row.x_k_major>(x + b * 8192 + kk * (row.x_k_major ? 32 : 2048), 8192);
+          hopper::multiply<T, Gemm::bn, row.x_k_major, row.y_k_major>(sum[b], dx, dy, true);
+        }
+      }
+      hopper::commit();
+      if (before >= 0) {
+        hopper::wait<1>();
+        release(before);
+      }
+      before = stage;
+      if (++stage == Gemm::stages) stage = 0, phase ^= 1;
+    }
+    hopper::wait<0>();
+    if (before >= 0) release(before);
+#pragma unroll
+    for (int b = 0; b < Gemm::blocks; ++b) {
+      const int at = w.row + group * Gemm::group_rows + b * 64;
+      if constexpr (sizeof(T) == 2 && Gemm::bn % 64 == 0) {
+        if (s.plain) {
+          store_boxes<Gemm, T>(sum[b], maps.d, s, static_cast<T*>(call.d), call.alpha, own_staging, at, w.column, w.z, thread, barrier);
+          continue;
+        }
+      }
+      store_sums<Gemm>(sum[b], s, call, reinterpret_cast<float*>(own_staging), at, w.column, w.split, w.z, thread, barrier);
+    }
+  }
+  if (s.boxes && thread == 0) hopper::wait_stores();
+}
+
+template <typename T, int Index>
+__global__ void __launch_bounds__(HopperGemm<T, Index>::threads, 1)
+    hopper_gemm(const __grid_constant__ HopperGemmMaps maps, HopperGemmShape shape, HopperGemmCall call) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  using Gemm = HopperGemm<T, Index>;
+  constexpr HopperGemmRow row = Gemm::row;
+  extern __shared__ char memory[];
+  // The swizzle counts from addresses that are multiples of 1,024; blocks of a cluster must agree on them.
+  const std::uint32_t start = shared_address(memory), ring = (start + 1023) / 1024 * 1024;
+  const std::uint32_t barriers = ring + Gemm::stages * Gemm::bytes + row.groups * hopper::staging_bytes;
+  const std::uint32_t full = barriers, empty = barriers + Gemm::stages * 8;
+  char* const staging = memory + (ring - start) + Gemm::stages * Gemm::bytes;
+  const int rank = row.cluster > 1 ? hopper::block_in_cluster() : 0;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < Gemm::stages; ++i) {
+      hopper::init_barrier(full + i * 8, 1);
+      hopper::init_barrier(empty + i * 8, row.groups * row.cluster);
+    }
+    hopper::fence_barrier_init();
+  }
+  if constexpr (row.cluster > 1)
+    hopper::sync_cluster();
+  else
+    __syncthreads();
+  const std::int64_t first = blockIdx.x / row.cluster, stride = gridDim.x / row.cluster;
+  if (threadIdx.x < 128) {
+    hopper::give_registers_up<40>();
+    if (threadIdx.x == 0) hopper_produce<Gemm>(maps, shape, ring, full, empty, rank, first, stride);
+  } else {
+    if constexpr (row.groups == 2) hopper::take_registers<232>();
+    hopper_consume<T, Gemm>(maps, shape, call, ring, full, empty, staging, rank, first, stride);
+  }
+  // No block may end while another can still arrive at its barriers.
+  if constexpr (row.cluster > 1) hopper::sync_cluster();
+#endif
+}
+
+/// Calls use(constant index) for a row of this type; the others' sources have the rest.
+template <DType Type, int Index = 0, typename Use>
+cudaError_t with_hopper_gemm(int row, Use&& use) {
+  if constexpr (Index < static_cast<int>(hopper_gemm_rows.size())) {
+    if constexpr (hopper_gemm_rows[Index].type == Type) {
+      if (row == Index) return use(std::integral_constant<int, Index>{});
+    }
+    return with_hopper_gemm<Type, Index + 1>(row, use);
+  } else {
+    return cudaErrorNotSupported;
+  }
+}
+
+template <typename Gemm>
+cudaLaunchConfig_t hopper_config(cudaLaunchAttribute& attribute, std::int64_t blocks, cudaStream_t stream) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(Gemm::threads);
+  config.dynamicSmemBytes = shared_bytes(Gemm::row);
+  config.stream = stream;
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = Gemm::row.cluster, attribute.val.clusterDim.y = 1, attribute.val.clusterDim.z = 1;
+  config.attrs = &attribute, config.numAttrs = Gemm::row.cluster > 1 ? 1 : 0;
+  return config;
+}
+
+template <typename T, DType Type>
+cudaError_t allow_hopper_gemm_of(int row, int& blocks) {
+  return with_hopper_gemm<Type>(row, [&](auto index) {
+    using Gemm = HopperGemm<T, index()>;
+    const auto kernel = hopper_gemm<T, index()>;
+    cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes(Gemm::row));
+    if (error != cudaSuccess) return error;
+    // Blocks walk over tiles together: one that had to wait for another to end would double the time.
+    cudaLaunchAttribute attribute{};
+    cudaLaunchConfig_t config = hopper_config<Gemm>(attribute, Gemm::row.cluster, nullptr);
+    if constexpr (Gemm::row.cluster > 1) {
+      int clusters = 0;
+      error = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
+      blocks = clusters * Gemm::row.cluster;
+    } else {
+      int device = 0, processors = 0, each = 0;
+      error = cudaGetDevice(&device);
+      if (error == cudaSuccess) error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+      if (error == cudaSuccess)
+        error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, Gemm::threads, shared_bytes(Gemm::row));
+      blocks = processors * each;
+    }
+    return error != cudaSuccess ? error : blocks == 0 ? cudaErrorLaunchOutOfResources : cudaSuccess;
+  });
+}
+
+template <typename T, DType Type>
+cudaError_t launch_hopper_gemm_of(int row, const HopperGemmMaps& maps, const HopperGemmShape& shape, const HopperGemmCall& call,
+                                  int blocks, cudaStream_t stream) {
+  return with_hopper_gemm<Type>(row, [&](auto index) {
+    using Gemm = HopperGemm<T, index()>;
+    constexpr int cluster = Gemm::row.cluster;
+    const std::int64_t tiles = (shape.rows + Gemm::bm * cluster - 1) / (Gemm::bm * cluster) *
+                               ((shape.columns + Gemm::bn - 1) / Gemm::bn) * shape.batch * shape.splits;
+    const std::int64_t most = blocks / cluster;
+    cudaLaunchAttribute attribute{};
+    cudaLaunchConfig_t config = hopper_config<Gemm>(attribute, (tiles < most ? tiles : most) * cluster, stream);
+    return cudaLaunchKernelEx(&config, hopper_gemm<T, index()>, maps, shape, call);
+  });
+}
+
+}  // namespace attune
