@@ -16,9 +16,11 @@ struct HopperGemm {
   static constexpr int bm = row.bm, bn = row.bn, bk = 128 / static_cast<int>(sizeof(T)), stages = row.stages;
   static constexpr int group_rows = bm / row.groups, blocks = group_rows / 64;  ///< a warpgroup's rows, in blocks of 64
   static constexpr int consumers = row.groups * 128, threads = consumers + 128;
-  static constexpr int x_bytes = bm * 128, bytes = stage_bytes(row), y_part = bn / row.cluster;
+  static constexpr int below = row.share_k ? 1 : row.cluster;  ///< blocks of a cluster one below the other
+  static constexpr int x_bytes = bm * 128, bytes = stage_bytes(row), y_part = bn / below;
   static_assert(group_rows % 64 == 0 && (bk / 64 == 1 || (row.x_k_major && row.y_k_major)));
-  static_assert(row.cluster == 1 || y_part % 64 == 0);
+  static_assert(below == 1 || y_part % 64 == 0);
+  static_assert(!row.share_k || (blocks == 1 && 64 * bn * 4 <= hopper::staging_bytes && bn % row.cluster == 0));
 };
 
 /// Where a block is in its walk over tiles, batch and splits.
@@ -27,11 +29,11 @@ struct HopperWork {
 
   template <typename Gemm>
   __device__ static std::int64_t count(const HopperGemmShape& s) {
-    return std::int64_t{tiles_m<Gemm>(s)} * tiles_n<Gemm>(s) * s.batch * s.splits;
+    return std::int64_t{tiles_m<Gemm>(s)} * tiles_n<Gemm>(s) * s.batch * (Gemm::row.share_k ? 1 : s.splits);
   }
   template <typename Gemm>
   __device__ static int tiles_m(const HopperGemmShape& s) {
-    constexpr int rows = Gemm::bm * Gemm::row.cluster;
+    constexpr int rows = Gemm::bm * Gemm::below;
     return static_cast<int>((s.rows + rows - 1) / rows);
   }
   template <typename Gemm>
@@ -45,28 +47,30 @@ struct HopperWork {
     const int tile = static_cast<int>(index - rest * tiles);
     const int in_group = s.group * n, first = tile / in_group * s.group, height = m - first < s.group ? m - first : s.group;
     HopperWork w;
-    w.row = ((first + tile % in_group % height) * Gemm::row.cluster + rank) * Gemm::bm;
+    w.row = ((first + tile % in_group % height) * Gemm::below + (Gemm::row.share_k ? 0 : rank)) * Gemm::bm;
     w.column = tile % in_group / height * Gemm::bn;
-    w.split = static_cast<int>(rest % s.splits), w.z = static_cast<int>(rest / s.splits);
-    const int all = static_cast<int>((s.k + Gemm::bk - 1) / Gemm::bk), each = (all + s.splits - 1) / s.splits;
+    const int splits = Gemm::row.share_k ? Gemm::row.cluster : s.splits;
+    w.split = Gemm::row.share_k ? rank : static_cast<int>(rest % splits);
+    w.z = static_cast<int>(Gemm::row.share_k ? rest : rest / splits);
+    const int all = static_cast<int>((s.k + Gemm::bk - 1) / Gemm::bk), each = (all + splits - 1) / splits;
     const int begin = w.split * each < all ? w.split * each : all, end = begin + each < all ? begin + each : all;
     w.k0 = begin * Gemm::bk, w.steps = end - begin;
     return w;
   }
 };
 
-/// The lane of the first warp that issues every copy.
+/// One thread `issues` every copy; others only come along to meetings of a cluster.
 template <typename Gemm>
 __device__ void hopper_produce(const HopperGemmMaps& maps, const HopperGemmShape& s, std::uint32_t ring, std::uint32_t full,
-                               std::uint32_t empty, int rank, std::int64_t first, std::int64_t stride) {
+                               std::uint32_t empty, int rank, std::int64_t first, std::int64_t stride, bool issues) {
   constexpr HopperGemmRow row = Gemm::row;
-  constexpr std::uint16_t everyone = (1 << row.cluster) - 1;
+  constexpr std::uint16_t everyone = (1 << Gemm::below) - 1;
   int stage = 0, phase = 0;
   const std::int64_t total = HopperWork::count<Gemm>(s);
   for (std::int64_t index = first; index < total; index += stride) {
     const HopperWork w = HopperWork::at<Gemm>(s, index, rank);
     const int zx = s.x_batched ? w.z : 0, zy = s.y_batched ? w.z : 0;
-    for (int step = 0; step < w.steps; ++step) {
+    for (int step = 0; issues && step < w.steps; ++step) {
       const int k = w.k0 + step * Gemm::bk;
       const std::uint32_t x = ring + stage * Gemm::bytes, y = x + Gemm::x_bytes, ready = full + stage * 8;
       hopper::wait_barrier(empty + stage * 8, phase ^ 1);
@@ -78,17 +82,17 @@ __device__ void hopper_produce(const HopperGemmMaps& maps, const HopperGemmShape
         for (int b = 0; b < Gemm::bm / 64; ++b) hopper::load_box(x + b * 8192, maps.x, w.row + b * 64, k, zx, ready);
       }
       // Each block of a cluster loads its part of Y for all of them.
-      const std::uint32_t part = y + rank * Gemm::y_part * 128;
-      const int column = w.column + rank * Gemm::y_part;
+      const int part_of = Gemm::below > 1 ? rank : 0, column = w.column + part_of * Gemm::y_part;
+      const std::uint32_t part = y + part_of * Gemm::y_part * 128;
       if constexpr (row.y_k_major) {
-        if constexpr (row.cluster > 1)
+        if constexpr (Gemm::below > 1)
           hopper::load_box_to(part, maps.y, k, column, zy, ready, everyone);
         else
           hopper::load_box(part, maps.y, k, column, zy, ready);
       } else {
 #pragma unroll
         for (int b = 0; b < Gemm::y_part / 64; ++b) {
-          if constexpr (row.cluster > 1)
+          if constexpr (Gemm::below > 1)
             hopper::load_box_to(part + b * 8192, maps.y, column + b * 64, k, zy, ready, everyone);
           else
             hopper::load_box(part + b * 8192, maps.y, column + b * 64, k, zy, ready);
@@ -96,33 +100,50 @@ __device__ void hopper_produce(const HopperGemmMaps& maps, const HopperGemmShape
       }
       if (++stage == Gemm::stages) stage = 0, phase ^= 1;
     }
+    if constexpr (row.share_k) {
+      __syncwarp();
+      hopper::sync_cluster();  // sums are staged
+      hopper::sync_cluster();  // and were read
+    }
   }
 }
 
 /// A box of 64 lines of 64 elements, staged under the 128-byte swizzle, to lines of any alignment: a warp takes a line, its lanes
-/// take pairs of elements that lie in one word of memory.
+/// take pairs of elements that lie in one word of memory. Four lines at a time, so that their loads go ahead of their stores.
 template <typename Out>
 static __device__ __noinline__ void copy_box(const char* box, Out* d, std::int64_t d_line, int lines, int places, int thread) {
+  constexpr int at_once = 4;
   const int lane = thread % 32;
+  const auto element = [&](int line, int place) -> Out {
+    return *reinterpret_cast<const Out*>(box + line * 128 + ((place / 8 ^ line % 8) * 16 + place % 8 * 2));
+  };
 #pragma unroll 1
-  for (int line = thread / 32; line < lines; line += 4) {
-    Out* const to = d + line * d_line;
-    const char* const from = box + line * 128;
-    const auto at = [&](int place) -> Out {
-      return *reinterpret_cast<const Out*>(from + ((place / 8 ^ line % 8) * 16 + place % 8 * 2));
-    };
-    const int ahead = static_cast<int>(reinterpret_cast<std::uintptr_t>(to) / 2 & 1);
-    const int place = lane * 2 - ahead;
-    if (place >= 0 && place + 1 < places) {
-      const finishing::Pack<Out, 2> pair{{at(place), at(place + 1)}};
-      *reinterpret_cast<finishing::Pack<Out, 2>*>(to + place) = pair;
-    } else if (place + 1 >= 0 && place < places) {
-      if (place < 0)
-        to[0] = at(0);
-      else
-        to[place] = at(place);
+  for (int line0 = thread / 32; line0 < lines; line0 += 4 * at_once) {
+    Out low[at_once], high[at_once], last[at_once];
+    int place[at_once];
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+      const int line = line0 + i * 4;
+      const int ahead = static_cast<int>(reinterpret_cast<std::uintptr_t>(d + line * d_line) / 2 & 1);
+      place[i] = lane * 2 - ahead;
+      low[i] = element(line % 64, place[i] < 0 ? 0 : place[i]);
+      high[i] = element(line % 64, place[i] + 1);
+      last[i] = element(line % 64, 63);
     }
-    if (ahead == 1 && lane == 31 && places == 64) to[63] = at(63);
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+      const int line = line0 + i * 4;
+      if (line >= lines) break;
+      Out* const to = d + line * d_line;
+      const bool first = place[i] >= 0 && place[i] < places, second = place[i] + 1 < places;
+      if (first && second)
+        *reinterpret_cast<finishing::Pack<Out, 2>*>(to + place[i]) = {{low[i], high[i]}};
+      else if (first)
+        to[place[i]] = low[i];
+      else if (second)
+        to[place[i] + 1] = high[i];
+      if (lane == 31 && place[i] == 61 && places == 64) to[63] = last[i];
+    }
   }
 }
 
@@ -226,6 +247,43 @@ __device__ void store_sums(const float (&sum)[Gemm::bn / 2], const HopperGemmSha
   }
 }
 
+/// The blocks of a cluster have a part of k each: every one stages its sums, then adds up its share of the lines in the order of the
+/// blocks, and finishes them.
+template <typename Gemm>
+__device__ void add_up(const float (&sum)[Gemm::bn / 2], const HopperGemmShape& s, const HopperGemmCall& call, float* staging, int group,
+                       const HopperWork& w, int rank, int thread) {
+  constexpr int bm = Gemm::bm, bn = Gemm::bn, cluster = Gemm::row.cluster;
+  const int warp = thread / 32, lane = thread % 32;
+  const int row_step = s.swapped ? bn : 1, column_step = s.swapped ? 1 : bm;
+#pragma unroll
+  for (int i = 0; i < bn / 2; ++i) {
+    const int r = group * 64 + warp * 16 + lane / 4 + i / 2 % 2 * 8, c = i / 4 * 8 + lane % 4 * 2 + i % 2;
+    staging[r * row_step + c * column_step] = sum[i];
+  }
+  hopper::sync_cluster();
+  const int length = s.swapped ? bn : bm, each = (s.swapped ? bm : bn) / cluster;
+  const std::int64_t line0 = s.swapped ? w.row : w.column, place0 = s.swapped ? w.column : w.row;
+  const std::int64_t lines = (s.swapped ? s.rows : s.columns) - line0, places = (s.swapped ? s.columns : s.rows) - place0;
+  Output<float> out;
+  out.d = advanced(call.d, call.out_type, w.z * s.d_batch), out.d_line = s.d_line;
+  out.c = advanced(call.c, call.out_type, w.z * s.c_batch), out.c_line = s.c_line;
+  out.bias = call.bias, out.alpha = call.alpha, out.beta = call.beta;
+  out.type = call.out_type, out.activation = call.activation;
+  out = at_tile(out, line0, place0);
+  const std::uint32_t base = shared_address(staging);
+#pragma unroll 1
+  for (int e = group * 128 + thread; e < each * length; e += Gemm::consumers) {
+    const int line = rank * each + e / length, place = e % length;
+    if (line >= lines || place >= places) continue;
+    float all = 0;
+#pragma unroll
+    for (int block = 0; block < cluster; ++block)
+      all += hopper::load_from(base + static_cast<std::uint32_t>(line * length + place) * 4, block);
+    store_as(out.d, out.type, line * out.d_line + place, finished(out, all, line * out.c_line + place, std::int64_t{place}));
+  }
+  hopper::sync_cluster();
+}
+
 template <typename T, typename Gemm>
 __device__ void hopper_consume(const HopperGemmMaps& maps, const HopperGemmShape& s, const HopperGemmCall& call, std::uint32_t ring,
                                std::uint32_t full, std::uint32_t empty, char* staging, int rank, std::int64_t first,
@@ -238,8 +296,8 @@ __device__ void hopper_consume(const HopperGemmMaps& maps, const HopperGemmShape
   const std::int64_t total = HopperWork::count<Gemm>(s);
   // A stage is free when both blocks of a cluster have read it: each may have been filled by the other.
   const auto release = [&](int done) {
-    if constexpr (Gemm::row.cluster > 1) {
-      if (thread < Gemm::row.cluster) hopper::arrive_at(empty + done * 8, thread);
+    if constexpr (Gemm::below > 1) {
+      if (thread < Gemm::below) hopper::arrive_at(empty + done * 8, thread);
     } else {
       if (thread == 0) hopper::arrive(empty + done * 8);
     }
@@ -275,23 +333,27 @@ __device__ void hopper_consume(const HopperGemmMaps& maps, const HopperGemmShape
     }
     hopper::wait<0>();
     if (before >= 0) release(before);
+    if constexpr (row.share_k) {
+      add_up<Gemm>(sum[0], s, call, reinterpret_cast<float*>(staging), group, w, rank, thread);
+    } else {
 #pragma unroll
-    for (int b = 0; b < Gemm::blocks; ++b) {
-      const int at = w.row + group * Gemm::group_rows + b * 64;
-      if constexpr (sizeof(T) == 2 && Gemm::bn % 64 == 0) {
-        if (s.plain) {
-          store_boxes<Gemm, T>(sum[b], maps.d, s, static_cast<T*>(call.d), call.alpha, own_staging, at, w.column, w.z, thread, barrier);
-          continue;
+      for (int b = 0; b < Gemm::blocks; ++b) {
+        const int at = w.row + group * Gemm::group_rows + b * 64;
+        if constexpr (sizeof(T) == 2 && Gemm::bn % 64 == 0) {
+          if (s.plain) {
+            store_boxes<Gemm, T>(sum[b], maps.d, s, static_cast<T*>(call.d), call.alpha, own_staging, at, w.column, w.z, thread, barrier);
+            continue;
+          }
         }
+        store_sums<Gemm>(sum[b], s, call, reinterpret_cast<float*>(own_staging), at, w.column, w.split, w.z, thread, barrier);
       }
-      store_sums<Gemm>(sum[b], s, call, reinterpret_cast<float*>(own_staging), at, w.column, w.split, w.z, thread, barrier);
     }
   }
   if (s.boxes && thread == 0) hopper::wait_stores();
 }
 
 template <typename T, int Index>
-__global__ void __launch_bounds__(HopperGemm<T, Index>::threads, 1)
+__global__ void __launch_bounds__(HopperGemm<T, Index>::threads, HopperGemm<T, Index>::row.resident)
     hopper_gemm(const __grid_constant__ HopperGemmMaps maps, HopperGemmShape shape, HopperGemmCall call) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using Gemm = HopperGemm<T, Index>;
@@ -306,7 +368,7 @@ __global__ void __launch_bounds__(HopperGemm<T, Index>::threads, 1)
   if (threadIdx.x == 0) {
     for (int i = 0; i < Gemm::stages; ++i) {
       hopper::init_barrier(full + i * 8, 1);
-      hopper::init_barrier(empty + i * 8, row.groups * row.cluster);
+      hopper::init_barrier(empty + i * 8, row.groups * Gemm::below);
     }
     hopper::fence_barrier_init();
   }
@@ -317,7 +379,12 @@ __global__ void __launch_bounds__(HopperGemm<T, Index>::threads, 1)
   const std::int64_t first = blockIdx.x / row.cluster, stride = gridDim.x / row.cluster;
   if (threadIdx.x < 128) {
     hopper::give_registers_up<40>();
-    if (threadIdx.x == 0) hopper_produce<Gemm>(maps, shape, ring, full, empty, rank, first, stride);
+    if constexpr (row.share_k) {
+      // The whole warpgroup keeps pace with the others' meetings.
+      hopper_produce<Gemm>(maps, shape, ring, full, empty, rank, first, stride, threadIdx.x == 0);
+    } else {
+      if (threadIdx.x == 0) hopper_produce<Gemm>(maps, shape, ring, full, empty, rank, first, stride, true);
+    }
   } else {
     if constexpr (row.groups == 2) hopper::take_registers<232>();
     hopper_consume<T, Gemm>(maps, shape, call, ring, full, empty, staging, rank, first, stride);
@@ -385,8 +452,8 @@ cudaError_t launch_hopper_gemm_of(int row, const HopperGemmMaps& maps, const Hop
   return with_hopper_gemm<Type>(row, [&](auto index) {
     using Gemm = HopperGemm<T, index()>;
     constexpr int cluster = Gemm::row.cluster;
-    const std::int64_t tiles = (shape.rows + Gemm::bm * cluster - 1) / (Gemm::bm * cluster) *
-                               ((shape.columns + Gemm::bn - 1) / Gemm::bn) * shape.batch * shape.splits;
+    constexpr int height = Gemm::bm * Gemm::below;
+    const std::int64_t tiles = (shape.rows + height - 1) / height * ((shape.columns + Gemm::bn - 1) / Gemm::bn) * shape.batch * shape.splits;
     const std::int64_t most = blocks / cluster;
     cudaLaunchAttribute attribute{};
     cudaLaunchConfig_t config = hopper_config<Gemm>(attribute, (tiles < most ? tiles : most) * cluster, stream);

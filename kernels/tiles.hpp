@@ -57,7 +57,8 @@ consteval auto make_mma_gemm_rows() {
 inline constexpr auto mma_gemm_rows = tiles::make_mma_gemm_rows();
 
 /// Hopper's GEMM: tensor copies into a ring of tiles, warpgroups that multiply out of it. The block's tile is shared by `groups`
-/// warpgroups, 64 rows at a time each; `cluster` blocks one below the other share what they load of Y.
+/// warpgroups, 64 rows at a time each. The blocks of a cluster lie one below the other and share what they load of Y; or, where they
+/// `share_k`, they have one tile and each a part of k, and add up through each other's shared memory.
 struct HopperGemmRow {
   DType type = DType::f16;  ///< of X and Y; f32 is multiplied as tf32
   bool x_k_major = true, y_k_major = true;
@@ -65,6 +66,8 @@ struct HopperGemmRow {
   int groups = 2;
   int stages = 0;
   int cluster = 1;
+  bool share_k = false;
+  int resident = 1;  ///< blocks on a processor at once
   int revision = 1;
 };
 
@@ -84,17 +87,26 @@ constexpr int shared_bytes(const HopperGemmRow& r) noexcept {
 namespace tiles {
 
 struct HopperGemmTile {
-  int bm, bn, groups, stages, cluster;
+  int bm, bn, groups, stages, cluster = 1;
+  bool share_k = false;
+  int resident = 1;
 };
 inline constexpr HopperGemmTile hopper_gemm_tiles[] = {
-    {128, 256, 2, 4, 1}, {128, 256, 2, 4, 2}, {256, 128, 2, 4, 1}, {256, 128, 2, 4, 2}, {128, 192, 2, 4, 1}, {128, 128, 2, 6, 1},
-    {128, 128, 2, 6, 2}, {64, 256, 1, 5, 1},  {128, 64, 2, 8, 1},  {64, 128, 1, 8, 1},  {64, 64, 1, 12, 1},  {128, 32, 2, 9, 1},
-    {128, 16, 2, 10, 1}, {64, 32, 1, 16, 1},  {64, 16, 1, 20, 1},
+    {128, 256, 2, 4},    {128, 256, 2, 4, 2},           {256, 128, 2, 4},
+    {256, 128, 2, 4, 2}, {128, 192, 2, 4},              {128, 128, 2, 6},
+    {128, 128, 2, 6, 2}, {64, 256, 1, 5},               {64, 128, 1, 4, 1, false, 2},
+    {128, 64, 2, 8},     {64, 64, 1, 5, 1, false, 2},   {128, 32, 2, 9},
+    {128, 16, 2, 10},    {64, 16, 1, 9, 1, false, 2},   {64, 16, 1, 9, 2, true, 2},
+    {64, 16, 1, 9, 4, true, 2}, {64, 16, 1, 9, 8, true, 2}, {64, 32, 1, 7, 2, true, 2},
+    {64, 32, 1, 7, 4, true, 2}, {64, 32, 1, 7, 8, true, 2}, {64, 64, 1, 5, 2, true, 2},
+    {64, 64, 1, 5, 4, true, 2}, {64, 64, 1, 5, 8, true, 2},
 };
 
-/// Whether the tile exists for the type and the majors: only 16-bit types may lie along the tile, in blocks of 64.
+/// Whether the tile exists for the type and the majors. Only 16-bit types may lie along the tile, in blocks of 64; X along the tile
+/// with Y along k is the opposite case with X and Y exchanged, which only thin tiles cannot be.
 constexpr bool hopper_takes(DType type, bool x_k, bool y_k, const HopperGemmTile& t) noexcept {
-  return type == DType::f32 ? x_k && y_k : y_k || t.bn % 64 == 0;
+  if (type == DType::f32) return x_k && y_k;
+  return x_k || !y_k ? y_k || t.bn % 64 == 0 : t.bn < 64 || t.share_k;
 }
 
 consteval std::size_t count_hopper_gemm_rows() {
@@ -113,7 +125,7 @@ consteval auto make_hopper_gemm_rows() {
     for (bool x_k : {true, false})
       for (bool y_k : {true, false})
         for (const HopperGemmTile& t : hopper_gemm_tiles)
-          if (hopper_takes(type, x_k, y_k, t)) rows[at++] = {type, x_k, y_k, t.bm, t.bn, t.groups, t.stages, t.cluster};
+          if (hopper_takes(type, x_k, y_k, t)) rows[at++] = {type, x_k, y_k, t.bm, t.bn, t.groups, t.stages, t.cluster, t.share_k, t.resident};
   return rows;
 }
 

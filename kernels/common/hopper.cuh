@@ -22,7 +22,7 @@ __device__ inline void arrive(std::uint32_t barrier) {
 __device__ inline void arrive_at(std::uint32_t barrier, int block) {
   asm volatile(
       "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n}\n" ::"r"(barrier),
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}\n" ::"r"(barrier),
       "r"(block)
       : "memory");
 }
@@ -89,6 +89,17 @@ __device__ inline int block_in_cluster() {
 }
 __device__ inline void sync_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+/// A float in the shared memory of another block of the cluster.
+__device__ inline float load_from(std::uint32_t address, int block) {
+  float value;
+  asm volatile(
+      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %1, %2;\nld.shared::cluster.f32 %0, [remote];\n}\n"
+      : "=f"(value)
+      : "r"(address), "r"(block)
+      : "memory");
+  return value;
 }
 
 __device__ inline void store_matrices(std::uint32_t to, const std::uint32_t (&r)[4]) {

@@ -1,4 +1,4 @@
-// Hopper's GEMM: "wgmma_bf16_kk_128x256_s4_c2", "_g1" where one warpgroup multiplies, "_swap" where op(A) and op(B) change places,
+// Hopper's GEMM: "wgmma_bf16_kk_128x256_s4_c2", "_g1" where one warpgroup multiplies, c4k where the four blocks of a cluster share k, "_swap" where op(A) and op(B) change places,
 // "_k4" where the reduction is split.
 #include <fmt/format.h>
 
@@ -17,8 +17,9 @@ namespace {
 constexpr std::string_view prefix = "wgmma";
 
 std::string row_name(const HopperGemmRow& r) {
-  return fmt::format("{}_{}_{}{}_{}x{}_s{}_c{}{}", prefix, r.type == DType::f32 ? "tf32" : r.type == DType::f16 ? "f16" : "bf16",
-                     r.x_k_major ? 'k' : 'm', r.y_k_major ? 'k' : 'n', r.bm, r.bn, r.stages, r.cluster, r.groups == 1 ? "_g1" : "");
+  return fmt::format("{}_{}_{}{}_{}x{}_s{}_c{}{}{}", prefix, r.type == DType::f32 ? "tf32" : r.type == DType::f16 ? "f16" : "bf16",
+                     r.x_k_major ? 'k' : 'm', r.y_k_major ? 'k' : 'n', r.bm, r.bn, r.stages, r.cluster, r.share_k ? "k" : "",
+                     r.groups == 1 ? "_g1" : "");
 }
 
 struct Choice {
@@ -69,7 +70,8 @@ bool suits(const GemmProblem& p, const Choice& c) noexcept {
 
 std::int64_t tiles_of(const GemmProblem& p, const Choice& c) noexcept {
   const HopperGemmRow& r = row_of(c);
-  const std::int64_t rows = c.swapped ? p.n : p.m, columns = c.swapped ? p.m : p.n, height = std::int64_t{r.bm} * r.cluster;
+  const std::int64_t rows = c.swapped ? p.n : p.m, columns = c.swapped ? p.m : p.n;
+  const std::int64_t height = std::int64_t{r.bm} * (r.share_k ? 1 : r.cluster);
   return (rows + height - 1) / height * r.cluster * ((columns + r.bn - 1) / r.bn) * p.batch;
 }
 
@@ -80,12 +82,12 @@ std::size_t workspace_of(const GemmProblem& p, int splits) noexcept {
 /// In the units of the other families: cycles, roughly.
 double cost_of(const Device& device, const GemmProblem& p, const Choice& c) noexcept {
   const HopperGemmRow& r = row_of(c);
-  const double waves = std::ceil(static_cast<double>(tiles_of(p, c)) * c.splits / device.processors);
+  const double waves = std::ceil(static_cast<double>(tiles_of(p, c)) * c.splits / (device.processors * r.resident)) * r.resident;
   // 4,096 bytes of k a tile row and column each cycle at the tensor cores' best; small tiles wait for memory instead.
-  const double k_bytes = static_cast<double>(p.k) / c.splits * static_cast<double>(size_of(r.type));
+  const double k_bytes = static_cast<double>(p.k) / (r.share_k ? r.cluster : c.splits) * static_cast<double>(size_of(r.type));
   const double multiply = static_cast<double>(r.bm) * r.bn / 4096.0 * std::max(1.0, 128.0 / r.bm);
-  const double load = static_cast<double>(r.bm + r.bn / r.cluster) / 48.0;
-  double cost = waves * (k_bytes * std::max(multiply, load) + 1200);
+  const double load = static_cast<double>(r.bm + r.bn / (r.share_k ? 1 : r.cluster)) / 48.0;
+  double cost = waves * (k_bytes * std::max(multiply, load) + 1200) + (r.share_k ? 1500 : 0);
   if (c.splits > 1) cost += 4000 + static_cast<double>(workspace_of(p, c.splits)) / (device.processors * 16.0);
   return cost;
 }
@@ -165,13 +167,14 @@ std::string make_maps(const GemmProblem& p, const Choice& c, HopperGemmMaps& map
   shape.d_line = p.ldd, shape.d_batch = p.stride_d, shape.c_line = p.ldc, shape.c_batch = p.stride_c;
   shape.swapped = c.swapped, shape.splits = c.splits;
   shape.vectors = output_in_vectors(p);
-  shape.plain = c.splits == 1 && p.c_type == p.a_type && size_of(p.c_type) == 2 && r.bn % 64 == 0 && p.beta == Scalar::zero &&
+  shape.plain = c.splits == 1 && !r.share_k && p.c_type == p.a_type && size_of(p.c_type) == 2 && r.bn % 64 == 0 && p.beta == Scalar::zero &&
                 p.epilogue == Epilogue::none;
   shape.boxes = shape.plain && shape.vectors && p.m % (16 / static_cast<std::int64_t>(size_of(p.c_type))) == 0;
   const std::int64_t x_ld = c.swapped ? p.ldb : p.lda, y_ld = c.swapped ? p.lda : p.ldb;
   const std::int64_t x_stride = c.swapped ? p.stride_b : p.stride_a, y_stride = c.swapped ? p.stride_a : p.stride_b;
   std::string why = make_map(r, r.x_k_major, shape.rows, p.k, x_ld, p.batch, x_stride, r.bm, maps.x);
-  if (why.empty()) why = make_map(r, r.y_k_major, shape.columns, p.k, y_ld, p.batch, y_stride, r.bn / r.cluster, maps.y);
+  if (why.empty()) why = make_map(r, r.y_k_major, shape.columns, p.k, y_ld, p.batch, y_stride,
+                              r.bn / (r.share_k ? 1 : r.cluster), maps.y);
   if (why.empty() && shape.boxes) {
     TensorMapShape d;
     const auto size = static_cast<std::int64_t>(size_of(p.c_type));
@@ -192,6 +195,10 @@ void list(const Device& device, const Problem& problem, const Constraints& const
       Choice c{static_cast<int>(i), swapped, 1};
       if (!suits(p, c)) continue;
       const std::int64_t block_k = 128 / static_cast<std::int64_t>(size_of(p.a_type));
+      if (row_of(c).share_k) {
+        if (p.k >= 2 * block_k * row_of(c).cluster) out.push_back({to_text(c), cost_of(device, p, c)});
+        continue;
+      }
       for (const int splits : splits_of(tiles_of(p, c), p.k, 4 * block_k, device.processors, effort)) {
         c.splits = splits;
         if (workspace_of(p, splits) <= constraints.workspace_limit) out.push_back({to_text(c), cost_of(device, p, c)});
@@ -207,6 +214,7 @@ Prepared prepare(const Device& device, std::string_view variant, const Problem& 
   const HopperGemmRow& r = row_of(*choice);
   if (!suits(p, *choice)) return declined("the row's type or layout");
   const std::int64_t block_k = 128 / static_cast<std::int64_t>(size_of(p.a_type));
+  if (choice->splits > 1 && r.share_k) return declined("splits beside those of the cluster");
   if (choice->splits > std::max<std::int64_t>(p.k / block_k, 1)) return declined("more splits than the reduction has blocks");
   if (static_cast<std::size_t>(shared_bytes(r)) > device.shared_bytes) return declined("needs more shared memory than a block has");
   if (const std::size_t bytes = workspace_of(p, choice->splits); bytes > constraints.workspace_limit)
