@@ -1,6 +1,7 @@
 // Composed plans: every one that can be made of a problem, around every provider.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <string>
 
 #include "core/names.hpp"
@@ -79,6 +80,24 @@ TEST_F(Compose, EpiloguesBehindAnyKernel) {
     conform(p, {.alpha = 0.5, .beta = 2, .c_apart = true, .shift = 2});
     if (HasFailure()) return;
   }
+}
+
+TEST_F(Compose, BytesAreTurnedAlongK) {
+  for (DType type : {DType::f8_e4m3, DType::i8})
+    for (Op a : {Op::N, Op::T})
+      for (Op b : {Op::N, Op::T})
+        for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{64, 48, 64}, {67, 45, 131}}) {
+          GemmProblem p(a, b, m, n, k, type);
+          const bool as_it_is = a == Op::T && b == Op::N && k % 16 == 0;
+          only_ = "+tile:", may_decline_ = false;
+          conform(p, {}, as_it_is ? 0 : 1);
+          p.batch = 2;
+          conform(p, {.alpha = 2, .beta = -3, .c_apart = true}, as_it_is ? 0 : 1);
+          only_ = "+cublaslt:", may_decline_ = true;
+          conform(p, {}, 0);
+          if (HasFailure()) return;
+        }
+  EXPECT_GT(count_of("turn"), 0u);
 }
 
 TEST_F(Compose, OneTapIsAGemm) {

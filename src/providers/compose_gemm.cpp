@@ -46,6 +46,15 @@ void copy(Rewrite& r, Operand operand, const Lines& from, std::int64_t batch, st
   r.copies.push_back(c);
 }
 
+/// Copies an operand so that its lines lie along k, k filled up with zeros.
+void turn(Rewrite& r, Operand operand, const Lines& from, std::int64_t batch, std::int64_t k, std::int64_t& ld, std::int64_t& stride) {
+  Lines turned = from;
+  std::swap(turned.lines, turned.places);
+  copy(r, operand, turned, batch, k, ld, stride);
+  Relayout& shape = r.copies.back().shape;
+  shape.from_line = 1, shape.from_place = from.ld;
+}
+
 /// D in fp32 (or fp64) in the workspace, and home from there with everything that follows a sum.
 void send_through_sums(Rewrite& r, const GemmProblem& p, GemmProblem& inner) {
   inner.c_type = p.compute == Compute::f64 ? DType::f64 : DType::f32;
@@ -62,7 +71,7 @@ void send_through_sums(Rewrite& r, const GemmProblem& p, GemmProblem& inner) {
 
 std::optional<Rewrite> rewrite(const Problem& problem, bool copy_inputs, bool through_sums) {
   const auto* p = std::get_if<GemmProblem>(&problem);
-  if (p == nullptr || p->compute == Compute::i32) return std::nullopt;
+  if (p == nullptr || size_of(p->a_type) == 1) return std::nullopt;  // those are copied along k
   const bool na = p->op_a == Op::N, nb = p->op_b == Op::N;
   const Spans s = spans(problem);
   const Lines a{na ? p->k : p->m, na ? p->m : p->k, p->lda, p->stride_a, p->a_type, p->align_a, s.a.elements};
@@ -85,6 +94,39 @@ std::optional<Rewrite> rewrite(const Problem& problem, bool copy_inputs, bool th
   }
   inner.k = k;
   if (through_sums) send_through_sums(r, *p, inner);
+  r.inner = inner;
+  return r;
+}
+
+/// Both operands along k, aligned, k a multiple of 16 bytes: what fp8 needs on Hopper, and integers like best.
+std::optional<Rewrite> along_k(const Problem& problem, bool sums) {
+  const auto* p = std::get_if<GemmProblem>(&problem);
+  if (p == nullptr || size_of(p->a_type) != 1 || (sums && p->compute == Compute::i32)) return std::nullopt;
+  const bool na = p->op_a == Op::N, nb = p->op_b == Op::N;
+  const Spans s = spans(problem);
+  const Lines a{na ? p->k : p->m, na ? p->m : p->k, p->lda, p->stride_a, p->a_type, p->align_a, s.a.elements};
+  const Lines b{nb ? p->n : p->k, nb ? p->k : p->n, p->ldb, p->stride_b, p->b_type, p->align_b, s.b.elements};
+  const std::int64_t k = round_up(p->k, alignment);
+  const bool take_a = na || !a.aligned(p->batch) || k != p->k, take_b = !nb || !b.aligned(p->batch) || k != p->k;
+  if (!take_a && !take_b && !sums) return std::nullopt;
+  Rewrite r;
+  GemmProblem inner = *p;
+  inner.op_a = Op::T, inner.op_b = Op::N, inner.k = k;
+  if (take_a) {
+    if (na)
+      turn(r, Operand::a, a, p->batch, k, inner.lda, inner.stride_a);
+    else
+      copy(r, Operand::a, a, p->batch, k, inner.lda, inner.stride_a);
+    inner.align_a = 16;
+  }
+  if (take_b) {
+    if (!nb)
+      turn(r, Operand::b, b, p->batch, k, inner.ldb, inner.stride_b);
+    else
+      copy(r, Operand::b, b, p->batch, k, inner.ldb, inner.stride_b);
+    inner.align_b = 16;
+  }
+  if (sums) send_through_sums(r, *p, inner);
   r.inner = inner;
   return r;
 }
@@ -113,7 +155,15 @@ std::optional<Rewrite> through_sums(const Problem& problem) {
 
 }  // namespace
 
-const Kind gemm_kinds[] = {{"copy", copied}, {"copy_sums", copied_through_sums}, {"sums", through_sums}};
+std::optional<Rewrite> turned(const Problem& problem) { return along_k(problem, false); }
+
+std::optional<Rewrite> turned_through_sums(const Problem& problem) {
+  if (plain_output(problem) && aligned_output(problem)) return std::nullopt;
+  return along_k(problem, true);
+}
+
+const Kind gemm_kinds[] = {{"copy", copied}, {"copy_sums", copied_through_sums}, {"sums", through_sums}, {"turn", turned},
+                           {"turn_sums", turned_through_sums}};
 const std::size_t gemm_kind_count = std::size(gemm_kinds);
 
 }  // namespace attune::compose
