@@ -7,6 +7,7 @@
 
 #include "kernels/common/activation.hpp"
 #include "kernels/common/contraction.hpp"
+#include "kernels/common/image.hpp"
 #include "kernels/host_threads.hpp"
 #include "kernels/host_tiles.hpp"
 
@@ -43,28 +44,6 @@ StridedContraction strided(const GemmProblem& problem) noexcept;
 /// Whether the convolution has one tap that touches every position once, and its strides collapse to those of a GEMM. The rows
 /// of D are then whichever of positions and channels lie closer together.
 bool pointwise(const ConvProblem& problem, StridedContraction& out) noexcept;
-
-/// A convolution of any direction as a contraction of an image, gathered, with a strided operand. Rows are channels of the
-/// output, columns (outer, position); a term is (tap, inner). In the terms of a direction:
-///   fwd    image x,  columns (n, output position), terms (filter tap, c), other operand w
-///   dgrad  image dy, columns (n, input position),  terms (filter tap, k), other operand w
-///   wgrad  image x,  columns (c, filter tap),      terms (output position, n), other operand dy
-/// Coordinate d of the image is (position * position_step + shift + tap * tap_step) / divisor, where that is whole and inside.
-struct ImageContraction {
-  DType image_type = DType::f32, other_type = DType::f32, out_type = DType::f32;
-  std::int64_t rows = 0, outer = 0, inner = 0, groups = 1;
-  std::int64_t position[3] = {1, 1, 1}, tap[3] = {1, 1, 1};
-  std::int64_t position_step[3] = {}, shift[3] = {}, tap_step[3] = {}, divisor[3] = {1, 1, 1};
-  std::int64_t image_extent[3] = {}, image_step[3] = {};
-  std::int64_t image_outer = 0, image_inner = 0, image_group = 0;
-  std::int64_t other_row = 0, other_inner = 0, other_tap[3] = {}, other_group = 0;
-  std::int64_t out_row = 0, out_outer = 0, out_position[3] = {}, out_group = 0;
-  bool image_on_m = false;  ///< the image lies along the tile's vectors
-
-  std::int64_t cols() const noexcept { return outer * ConvView::volume(position); }
-  std::int64_t terms() const noexcept { return inner * ConvView::volume(tap); }
-};
-ImageContraction image(const ConvProblem& problem, bool image_on_m) noexcept;
 
 /// The cache blocks of one plan, balanced for its sizes.
 struct PackedShape {

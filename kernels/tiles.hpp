@@ -175,4 +175,31 @@ consteval auto make_gemv_rows() {
 
 inline constexpr auto gemv_rows = tiles::make_gemv_rows();
 
+/// A convolution of any kind: `rows` channels of the output by `columns` of its other indices a block, `depth` terms at a time.
+struct ConvAnyTile {
+  int rows = 0, columns = 0, depth = 0;
+};
+inline constexpr int conv_any_outputs = 1024;  ///< rows * columns; depth * columns is half of it
+inline constexpr ConvAnyTile conv_any_tiles[] = {{32, 32, 16}, {8, 128, 4}, {2, 512, 1}};
+
+struct ConvAnyRow {
+  DType type = DType::f32;  ///< of the sums
+  ConvAnyTile tile;
+  int revision = 1;
+};
+
+namespace tiles {
+
+consteval auto make_conv_any_rows() {
+  std::array<ConvAnyRow, 2 * std::size(conv_any_tiles)> rows;
+  std::size_t at = 0;
+  for (DType type : {DType::f32, DType::f64})
+    for (const ConvAnyTile& tile : conv_any_tiles) rows[at++] = {type, tile};
+  return rows;
+}
+
+}  // namespace tiles
+
+inline constexpr auto conv_any_rows = tiles::make_conv_any_rows();
+
 }  // namespace attune

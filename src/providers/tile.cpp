@@ -10,7 +10,13 @@
 namespace attune {
 namespace {
 
-const tile::Family* const families[] = {&tile::gemv, &tile::hopper_gemm, &tile::mma_gemm, &tile::simt_gemm};
+const tile::Family* const families[] = {
+    &tile::gemv,        //
+    &tile::hopper_gemm,  //
+    &tile::mma_gemm,     //
+    &tile::simt_gemm,    //
+    &tile::conv_any,     //
+};
 
 const tile::Family* family_of(std::string_view variant) noexcept {
   for (const tile::Family* family : families)

@@ -35,6 +35,7 @@ struct Family {
   int (*revision)(std::string_view variant);
 };
 
+extern const Family conv_any;
 extern const Family gemv;
 extern const Family hopper_gemm;
 extern const Family mma_gemm;
