@@ -202,4 +202,49 @@ consteval auto make_conv_any_rows() {
 
 inline constexpr auto conv_any_rows = tiles::make_conv_any_rows();
 
+/// Tensor-core convolution of channels-last tensors, sm_80 and up. fwd and dgrad: bm positions by bn channels, bk channels of one
+/// tap at a time. wgrad: bm channels by bn (tap, channel), bk positions at a time.
+struct ConvMmaRow {
+  DType type = DType::f16;  ///< of both inputs; f32 is multiplied as tf32
+  Direction direction = Direction::fwd;
+  int bm = 0, bn = 0, bk = 0;
+  int wm = 0, wn = 0;
+  int stages = 0;
+  int revision = 1;
+};
+
+constexpr int shared_bytes(const ConvMmaRow& r) noexcept {
+  const int ring = r.stages * (r.bm + r.bn) * r.bk * (r.type == DType::f32 ? 4 : 2), staged = r.bm * (r.bn + 8) * 4;
+  return ring > staged ? ring : staged;
+}
+
+namespace tiles {
+
+struct ConvMmaTile {
+  int bm, bn, bk, wm, wn, stages;
+};
+/// bk for 16-bit elements; half of it for tf32, which has the last three.
+inline constexpr ConvMmaTile conv_mma_tiles[] = {
+    {256, 128, 64, 64, 64, 3}, {128, 64, 32, 64, 32, 4}, {128, 64, 64, 64, 32, 3},
+    {128, 128, 64, 64, 64, 3}, {64, 64, 64, 32, 32, 4},  {128, 32, 32, 32, 32, 4},
+};
+inline constexpr std::size_t conv_mma_tf32_tiles = 3;
+
+consteval auto make_conv_mma_rows() {
+  constexpr std::size_t count = std::size(conv_mma_tiles);
+  std::array<ConvMmaRow, 3 * (2 * count + conv_mma_tf32_tiles)> rows;
+  std::size_t at = 0;
+  for (DType type : {DType::f16, DType::bf16, DType::f32})
+    for (Direction direction : {Direction::fwd, Direction::dgrad, Direction::wgrad})
+      for (std::size_t i = type == DType::f32 ? count - conv_mma_tf32_tiles : 0; i < count; ++i) {
+        const ConvMmaTile& t = conv_mma_tiles[i];
+        rows[at++] = {type, direction, t.bm, t.bn, type == DType::f32 ? t.bk / 2 : t.bk, t.wm, t.wn, t.stages};
+      }
+  return rows;
+}
+
+}  // namespace tiles
+
+inline constexpr auto conv_mma_rows = tiles::make_conv_mma_rows();
+
 }  // namespace attune

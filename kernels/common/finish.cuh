@@ -18,6 +18,7 @@ struct Output {
   const void* c = nullptr;     ///< null where beta is zero
   const void* bias = nullptr;  ///< null where there is none
   std::int64_t d_line = 0, c_line = 0;  ///< elements from line to line
+  const int* line_at = nullptr;  ///< instead of both where lines are not evenly apart: where each lies, in D and in C
   Sum alpha = 1, beta = 0;
   DType type = DType::f32;
   Activation activation = Activation::none;
@@ -145,8 +146,9 @@ __device__ void finish_lines(const Output<Sum>& out, const Sum* staged, int pitc
   const int shift = __ffs(lanes) - 1, lane = thread & (lanes - 1);
 #pragma unroll 1
   for (int line = thread >> shift; line < lines; line += threads >> shift) {
-    T* d = static_cast<T*>(out.d) + line * out.d_line;
-    const T* c = out.c == nullptr ? nullptr : static_cast<const T*>(out.c) + line * out.c_line;
+    const bool even = out.line_at == nullptr;
+    T* d = static_cast<T*>(out.d) + (even ? line * out.d_line : out.line_at[line]);
+    const T* c = out.c == nullptr ? nullptr : static_cast<const T*>(out.c) + (even ? line * out.c_line : out.line_at[line]);
     const T* bias = out.bias == nullptr ? nullptr : static_cast<const T*>(out.bias) + (out.bias_by_line ? line : 0);
     // Lines may begin between two aligned packs.
     const int ahead = static_cast<int>(reinterpret_cast<std::uintptr_t>(d) / sizeof(T)) & (Count - 1);

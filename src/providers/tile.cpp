@@ -11,10 +11,11 @@ namespace attune {
 namespace {
 
 const tile::Family* const families[] = {
-    &tile::gemv,        //
+    &tile::gemv,         //
     &tile::hopper_gemm,  //
     &tile::mma_gemm,     //
     &tile::simt_gemm,    //
+    &tile::conv_mma,     //
     &tile::conv_any,     //
 };
 
@@ -51,7 +52,9 @@ class TileProvider final : public Provider {
     for (const tile::Family* family : families) family->list(device_, problem, constraints, effort, candidates);
     std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.cost < b.cost; });
     constexpr std::size_t quick_count = 4, standard_count = 16;
-    const std::size_t most = effort == Effort::quick ? quick_count : effort == Effort::standard ? standard_count : candidates.size();
+    const std::size_t most = effort == Effort::quick      ? quick_count
+                             : effort == Effort::standard ? standard_count
+                                                          : candidates.size();
     if (candidates.size() > most) candidates.resize(most);
     std::vector<std::string> names;
     for (tile::Candidate& candidate : candidates) names.push_back(std::move(candidate.variant));
@@ -66,7 +69,9 @@ class TileProvider final : public Provider {
     return family->prepare(device_, variant, problem, constraints);
   }
 
-  Prepared prepare_default(const Problem&, const Constraints&) const override { return declined("own kernels are nobody's default"); }
+  Prepared prepare_default(const Problem&, const Constraints&) const override {
+    return declined("own kernels are nobody's default");
+  }
 
  private:
   tile::Device device_;

@@ -17,8 +17,8 @@ namespace attune::tile {
 struct Device {
   int ordinal = 0;
   int processors = 1;
-  int compute_capability = 0;     ///< 90 for 9.0
-  std::size_t shared_bytes = 0;   ///< that a block may use
+  int compute_capability = 0;    ///< 90 for 9.0
+  std::size_t shared_bytes = 0;  ///< that a block may use
 };
 
 struct Candidate {
@@ -36,6 +36,7 @@ struct Family {
 };
 
 extern const Family conv_any;
+extern const Family conv_mma;
 extern const Family gemv;
 extern const Family hopper_gemm;
 extern const Family mma_gemm;
@@ -58,7 +59,8 @@ inline bool take_word(std::string_view& text, std::string_view word) {
 }
 
 /// Whether an operand can be accessed 16 bytes at a time, by lines.
-inline bool in_vectors(int align, DType type, std::int64_t lines, std::int64_t ld, std::int64_t batch, std::int64_t stride) noexcept {
+inline bool in_vectors(int align, DType type, std::int64_t lines, std::int64_t ld, std::int64_t batch,
+                       std::int64_t stride) noexcept {
   const auto whole = [&](std::int64_t elements) { return elements * static_cast<std::int64_t>(size_of(type)) % 16 == 0; };
   return align >= 16 && (lines <= 1 || whole(ld)) && (batch <= 1 || whole(stride));
 }
