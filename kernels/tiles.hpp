@@ -247,4 +247,31 @@ consteval auto make_conv_mma_rows() {
 
 inline constexpr auto conv_mma_rows = tiles::make_conv_mma_rows();
 
+/// A convolution of any layout and channel counts, gathered: bm rows (see ConvShape) by bn channels, bk terms at a time.
+struct ConvGatherRow {
+  DType type = DType::f16;  ///< of both inputs; f32 on tensor cores is multiplied as tf32
+  bool tensor_cores = true; ///< else the sums have the type, too
+  int bm = 0, bn = 0, bk = 0;
+  int wm = 0, wn = 0;       ///< a warp's part of the tile; without tensor cores a thread's
+  int revision = 1;
+};
+
+/// Two pairs of tiles, or the sums that are staged in their place.
+constexpr int shared_bytes(const ConvGatherRow& r) noexcept {
+  const int size = r.type == DType::f64 ? 8 : r.type == DType::f32 ? 4 : 2, width = r.tensor_cores ? 0 : 16 / size;
+  const int ring = 2 * (r.bm + width + r.bn + width) * r.bk * size;
+  const int by_rows = r.bm * (r.bn + (r.tensor_cores ? 8 : width)), by_columns = r.bn * (r.bm + (r.tensor_cores ? 4 : width));
+  const int staged = (by_rows > by_columns ? by_rows : by_columns) * (r.tensor_cores ? 4 : size);
+  return ring > staged ? ring : staged;
+}
+
+inline constexpr ConvGatherRow conv_gather_rows[] = {
+    {DType::f16, true, 128, 128, 32, 64, 32},  {DType::f16, true, 128, 64, 32, 64, 32},  {DType::f16, true, 64, 64, 32, 32, 32},
+    {DType::f16, true, 128, 32, 32, 32, 32},   {DType::bf16, true, 128, 128, 32, 64, 32}, {DType::bf16, true, 128, 64, 32, 64, 32},
+    {DType::bf16, true, 64, 64, 32, 32, 32},   {DType::bf16, true, 128, 32, 32, 32, 32}, {DType::f32, true, 128, 128, 16, 64, 32},
+    {DType::f32, true, 128, 64, 16, 64, 32},   {DType::f32, true, 64, 64, 16, 32, 32},   {DType::f32, false, 128, 128, 16, 8, 8},
+    {DType::f32, false, 128, 64, 16, 8, 4},    {DType::f32, false, 64, 64, 16, 4, 4},    {DType::f32, false, 128, 32, 16, 4, 4},
+    {DType::f64, false, 64, 64, 16, 4, 4},     {DType::f64, false, 32, 32, 16, 4, 2},
+};
+
 }  // namespace attune

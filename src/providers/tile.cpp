@@ -16,6 +16,8 @@ const tile::Family* const families[] = {
     &tile::mma_gemm,     //
     &tile::simt_gemm,    //
     &tile::conv_mma,     //
+    &tile::conv_gather,  //
+    &tile::conv_simt,    //
     &tile::conv_any,     //
 };
 

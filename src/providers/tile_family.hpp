@@ -36,7 +36,9 @@ struct Family {
 };
 
 extern const Family conv_any;
+extern const Family conv_gather;
 extern const Family conv_mma;
+extern const Family conv_simt;
 extern const Family gemv;
 extern const Family hopper_gemm;
 extern const Family mma_gemm;
