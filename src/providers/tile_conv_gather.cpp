@@ -49,13 +49,7 @@ bool suits(const Device& device, const ConvProblem& p, const Constraints& constr
 
 /// Slices of the longest reduction among the phases.
 std::int64_t steps_of(const ConvShape& s, const ConvGatherRow& r) noexcept {
-  std::int64_t terms = s.inner;
-  for (const ConvAxis& a : s.axis) {
-    int most = 0;
-    for (int i = 0; i < a.phases; ++i) most = std::max(most, s.wgrad ? a.phase[i].positions : a.phase[i].taps);
-    terms *= most;
-  }
-  return (terms + r.bk - 1) / r.bk;
+  return (longest_across(s) * s.inner + r.bk - 1) / r.bk;
 }
 
 /// Cycles, roughly, as for GEMM; every element that is gathered costs a few instructions of its own.
@@ -69,40 +63,6 @@ double cost_of(const Device& device, const ConvProblem& p, const ConvShape& s, c
   if (c.splits > 1) cost += 4000 + static_cast<double>(split_conv_bytes(p, sum_type(r), c.splits)) / (device.processors * 16.0);
   return cost;
 }
-
-class ConvGatherPlan final : public Plan {
- public:
-  ConvGatherPlan(const Device& device, const ConvProblem& p, const ConvShape& shape, const FinishShape& finish, const Choice& c)
-      : Plan(fmt::format("tile:{}", to_text(c)), traits_of(p, c)),
-        device_(device.ordinal),
-        row_(c.row),
-        shape_(shape),
-        finish_(finish),
-        calls_(p) {}
-
-  Status run(const Launch& launch) const noexcept override {
-    const DeviceScope scope(device_);
-    const auto stream = static_cast<cudaStream_t>(launch.stream);
-    const ConvCall call = calls_(launch, shape_.splits > 1);
-    cudaError_t error = launch_conv_gather(row_, shape_, call, stream);
-    if (error == cudaSuccess && shape_.splits > 1)
-      error = launch_finish(finish_, {call.partial, call.c, call.bias, call.d, call.alpha, call.beta, call.activation}, stream);
-    return cuda_status(error, id().c_str());
-  }
-
- private:
-  static PlanTraits traits_of(const ConvProblem& p, const Choice& c) {
-    PlanTraits traits;
-    traits.workspace = split_conv_bytes(p, sum_type(row_of(c)), c.splits);
-    traits.accumulation = row_of(c).tensor_cores ? Accumulation::tensor_core : Accumulation::plain;
-    return traits;
-  }
-  int device_;
-  int row_;
-  ConvShape shape_;
-  FinishShape finish_;
-  ConvCalls calls_;
-};
 
 template <bool TensorCores>
 void list(const Device& device, const Problem& problem, const Constraints& constraints, Effort effort,
@@ -145,7 +105,10 @@ Prepared prepare(const Device& device, std::string_view variant, const Problem& 
     cudaGetLastError();
     return {nullptr, Outcome::failed, cudaGetErrorString(error)};
   }
-  return {std::make_unique<ConvGatherPlan>(device, *p, shape, finish, *choice), Outcome::ok, {}};
+  const Accumulation accumulation = r.tensor_cores ? Accumulation::tensor_core : Accumulation::plain;
+  return {std::make_unique<TiledConvPlan>(device, variant, *p, launch_conv_gather, choice->row, shape, finish, accumulation),
+          Outcome::ok,
+          {}};
 }
 
 int revision(std::string_view variant) {

@@ -87,13 +87,8 @@ std::int64_t tiles_of(const ConvShape& s, const ConvMmaRow& r) noexcept {
 
 /// Slices of the longest reduction among the phases.
 std::int64_t steps_of(const ConvShape& s, const ConvMmaRow& r) noexcept {
-  std::int64_t across = 1;
-  for (const ConvAxis& a : s.axis) {
-    int most = 0;
-    for (int i = 0; i < a.phases; ++i) most = std::max(most, s.wgrad ? a.phase[i].positions : a.phase[i].taps);
-    across *= most;
-  }
-  return s.wgrad ? (across * s.inner + r.bk - 1) / r.bk : across * ((s.inner + r.bk - 1) / r.bk);
+  const std::int64_t across = longest_across(s), bk = r.bk;
+  return s.wgrad ? (across * s.inner + bk - 1) / bk : across * ((s.inner + bk - 1) / bk);
 }
 
 /// Cycles, roughly, as for GEMM: waves of tiles, each as long as its steps take, and the second pass of a split reduction.
@@ -109,40 +104,6 @@ double cost_of(const Device& device, const ConvProblem& p, const ConvShape& s, c
   if (c.splits > 1) cost += 4000 + static_cast<double>(split_conv_bytes(p, DType::f32, c.splits)) / (device.processors * 16.0);
   return cost;
 }
-
-class ConvMmaPlan final : public Plan {
- public:
-  ConvMmaPlan(const Device& device, const ConvProblem& p, const ConvShape& shape, const FinishShape& finish, const Choice& c)
-      : Plan(fmt::format("tile:{}", to_text(c)), traits_of(p, c)),
-        device_(device.ordinal),
-        row_(c.row),
-        shape_(shape),
-        finish_(finish),
-        calls_(p) {}
-
-  Status run(const Launch& launch) const noexcept override {
-    const DeviceScope scope(device_);
-    const auto stream = static_cast<cudaStream_t>(launch.stream);
-    const ConvCall call = calls_(launch, shape_.splits > 1);
-    cudaError_t error = launch_conv_mma(row_, shape_, call, stream);
-    if (error == cudaSuccess && shape_.splits > 1)
-      error = launch_finish(finish_, {call.partial, call.c, call.bias, call.d, call.alpha, call.beta, call.activation}, stream);
-    return cuda_status(error, id().c_str());
-  }
-
- private:
-  static PlanTraits traits_of(const ConvProblem& p, const Choice& c) {
-    PlanTraits traits;
-    traits.workspace = split_conv_bytes(p, DType::f32, c.splits);
-    traits.accumulation = Accumulation::tensor_core;
-    return traits;
-  }
-  int device_;
-  int row_;
-  ConvShape shape_;
-  FinishShape finish_;
-  ConvCalls calls_;
-};
 
 void list(const Device& device, const Problem& problem, const Constraints& constraints, Effort effort,
           std::vector<Candidate>& out) {
@@ -185,7 +146,10 @@ Prepared prepare(const Device& device, std::string_view variant, const Problem& 
     cudaGetLastError();
     return {nullptr, Outcome::failed, cudaGetErrorString(error)};
   }
-  return {std::make_unique<ConvMmaPlan>(device, p, shape, finish, *choice), Outcome::ok, {}};
+  return {std::make_unique<TiledConvPlan>(device, variant, p, launch_conv_mma, choice->row, shape, finish,
+                                          Accumulation::tensor_core),
+          Outcome::ok,
+          {}};
 }
 
 int revision(std::string_view variant) {

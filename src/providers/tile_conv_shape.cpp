@@ -1,5 +1,7 @@
 #include "providers/tile_conv_shape.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
@@ -77,6 +79,14 @@ bool positions_collapse(const ConvOutput& out, std::int64_t& step) noexcept {
     span = out.stride[i] * out.size.size[i];
   }
   return true;
+}
+
+PlanTraits traits_of(const ConvShape& s, const FinishShape& f, Accumulation accumulation) noexcept {
+  PlanTraits traits;
+  if (s.splits > 1)
+    traits.workspace = static_cast<std::size_t>(s.splits) * static_cast<std::size_t>(s.part) * size_of(f.sum_type);
+  traits.accumulation = accumulation;
+  return traits;
 }
 
 }  // namespace
@@ -205,6 +215,36 @@ std::vector<int> conv_splits(std::int64_t tiles, std::int64_t steps, std::int64_
     if (used > splits.back()) splits.push_back(static_cast<int>(used));
   }
   return splits;
+}
+
+std::int64_t longest_across(const ConvShape& s) noexcept {
+  std::int64_t across = 1;
+  for (const ConvAxis& a : s.axis) {
+    int longest = 0;
+    for (int i = 0; i < a.phases; ++i) longest = std::max(longest, s.wgrad ? a.phase[i].positions : a.phase[i].taps);
+    across *= longest;
+  }
+  return across;
+}
+
+TiledConvPlan::TiledConvPlan(const Device& device, std::string_view variant, const ConvProblem& problem, LaunchRow launch_row,
+                             int row, const ConvShape& shape, const FinishShape& finish, Accumulation accumulation)
+    : Plan(fmt::format("tile:{}", variant), traits_of(shape, finish, accumulation)),
+      device_(device.ordinal),
+      launch_row_(launch_row),
+      row_(row),
+      shape_(shape),
+      finish_(finish),
+      calls_(problem) {}
+
+Status TiledConvPlan::run(const Launch& launch) const noexcept {
+  const DeviceScope scope(device_);
+  const auto stream = static_cast<cudaStream_t>(launch.stream);
+  const ConvCall call = calls_(launch, shape_.splits > 1);
+  cudaError_t error = launch_row_(row_, shape_, call, stream);
+  if (error == cudaSuccess && shape_.splits > 1)
+    error = launch_finish(finish_, {call.partial, call.c, call.bias, call.d, call.alpha, call.beta, call.activation}, stream);
+  return cuda_status(error, id().c_str());
 }
 
 }  // namespace attune::tile

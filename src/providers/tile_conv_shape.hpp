@@ -1,7 +1,10 @@
 // From a convolution problem to the shape that the tiled kernels take.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <string>
+#include <string_view>
 
 #include "kernels/conv_shape.hpp"
 #include "kernels/finish.hpp"
@@ -27,5 +30,27 @@ bool channels_in_vectors(const Dims& size, const std::int64_t* stride, std::int6
 /// Splits worth trying: none, and as many as fill the processors a few times when the tiles alone do not, each with at least
 /// `least` of the `steps` of the reduction.
 std::vector<int> conv_splits(std::int64_t tiles, std::int64_t steps, std::int64_t least, int processors, Effort effort);
+
+/// Terms of the longest reduction among the phases, without the inner index.
+std::int64_t longest_across(const ConvShape& shape) noexcept;
+
+/// Runs a row of some family of tiled kernels, and the last step where the reduction is split.
+class TiledConvPlan final : public Plan {
+ public:
+  using LaunchRow = cudaError_t (*)(int row, const ConvShape&, const ConvCall&, cudaStream_t) noexcept;
+
+  /// `shape` and `finish` as `split_conv` left them, where there are splits.
+  TiledConvPlan(const Device& device, std::string_view variant, const ConvProblem& problem, LaunchRow launch_row, int row,
+                const ConvShape& shape, const FinishShape& finish, Accumulation accumulation);
+  Status run(const Launch& launch) const noexcept override;
+
+ private:
+  int device_;
+  LaunchRow launch_row_;
+  int row_;
+  ConvShape shape_;
+  FinishShape finish_;
+  ConvCalls calls_;
+};
 
 }  // namespace attune::tile
