@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(Math::threads, 1) conv_gather_kernel(const __g
       out.d = advanced(out.d, out.type, column0), out.c = advanced(out.c, out.type, column0);
       out.bias = advanced(out.bias, out.type, column0);
       out.line_at = tables.out;
-      finish_tile(out, staged, Math::pitch_rows, bn, lines, places, Math::threads);
+      finish_tile(out, staged, Math::pitch_rows, bn, lines, places, t, Math::threads);
     } else {
       finish_apart<Math>(out, staged, tables.out, column0, shape.out_column, lines, places);
     }
