@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(ConvMma<T, Index>::threads, 1)
       out.bias = advanced(out.bias, shape.out_type, column0);
       lines = min(rows - row0, Conv::bm), places = min(shape.columns - column0, Conv::bn);
     }
-    finish_tile(out, staged, Conv::bn + 8, Conv::bn, lines, places, Conv::threads);
+    finish_tile(out, staged, Conv::bn + 8, Conv::bn, lines, places, static_cast<int>(threadIdx.x), Conv::threads);
     __syncthreads();
   }
 }
