@@ -69,7 +69,7 @@ const Geometry geometries[] = {
     {"line", {3, 16, 40}, {24, 16, 5}, 1, 2, 2},
     {"line_grouped", {2, 16, 31}, {16, 8, 3}, 2, 1, 1, 2},
     {"volume", {1, 16, 5, 6, 7}, {16, 16, 3, 3, 3}, 1, 1},
-    {"volume_strided", {2, 8, 7, 6, 5}, {16, 8, 3, 2, 3}, 1, {1, 0, 2}, {2, 1, 3}},
+    {"volume_strided", {2, 8, 7, 6, 5}, {16, 8, 3, 2, 3}, 1, Spatial(1, 0, 2), Spatial(2, 1, 3)},
 };
 
 constexpr Direction directions[] = {Direction::fwd, Direction::dgrad, Direction::wgrad};
