@@ -274,4 +274,39 @@ inline constexpr ConvGatherRow conv_gather_rows[] = {
     {DType::f64, false, 64, 64, 16, 4, 4},     {DType::f64, false, 32, 32, 16, 4, 2},
 };
 
+/// How a depthwise kernel goes about it: `last` walks down channels-last images, `first` stages planes of channels-first ones; any
+/// layout, stride and dilation otherwise.
+enum class DepthwiseWay : unsigned char { last, wgrad_last, first, any, wgrad_any };
+
+struct ConvDepthwiseRow {
+  DType type = DType::f16;  ///< of both inputs
+  DepthwiseWay way = DepthwiseWay::any;
+  int filter = 0;  ///< both extents of it; 0: any
+  int stride = 0;  ///< both; 0: any
+  int revision = 1;
+};
+
+namespace tiles {
+
+consteval auto make_conv_depthwise_rows() {
+  constexpr DType types[] = {DType::f16, DType::bf16, DType::f32};
+  constexpr ConvDepthwiseRow rows_each[] = {
+      {{}, DepthwiseWay::last, 3, 1},       {{}, DepthwiseWay::last, 5, 1},       {{}, DepthwiseWay::last, 7, 1},
+      {{}, DepthwiseWay::last, 3, 2},       {{}, DepthwiseWay::last, 5, 2},       {{}, DepthwiseWay::wgrad_last, 3, 1},
+      {{}, DepthwiseWay::wgrad_last, 5, 1}, {{}, DepthwiseWay::wgrad_last, 7, 1}, {{}, DepthwiseWay::wgrad_last, 3, 2},
+      {{}, DepthwiseWay::wgrad_last, 5, 2}, {{}, DepthwiseWay::first, 3, 1},      {{}, DepthwiseWay::first, 5, 1},
+      {{}, DepthwiseWay::first, 0, 1},      {{}, DepthwiseWay::first, 3, 2},      {{}, DepthwiseWay::first, 5, 2},
+      {{}, DepthwiseWay::any},              {{}, DepthwiseWay::wgrad_any},
+  };
+  std::array<ConvDepthwiseRow, std::size(types) * std::size(rows_each)> rows;
+  std::size_t at = 0;
+  for (DType type : types)
+    for (ConvDepthwiseRow row : rows_each) row.type = type, rows[at++] = row;
+  return rows;
+}
+
+}  // namespace tiles
+
+inline constexpr auto conv_depthwise_rows = tiles::make_conv_depthwise_rows();
+
 }  // namespace attune

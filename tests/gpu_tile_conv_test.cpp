@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -72,6 +73,32 @@ const Geometry geometries[] = {
     {"volume_strided", {2, 8, 7, 6, 5}, {16, 8, 3, 2, 3}, 1, Spatial(1, 0, 2), Spatial(2, 1, 3)},
 };
 
+const Geometry depthwise[] = {
+    {"plain", {2, 32, 12, 10}, {32, 1, 3, 3}, 32, 1},
+    {"strided", {2, 32, 13, 12}, {32, 1, 3, 3}, 32, 1, 2},
+    {"five", {2, 24, 9, 11}, {24, 1, 5, 5}, 24, 2},
+    {"five_strided", {1, 24, 14, 17}, {24, 1, 5, 5}, 24, 2, 2},
+    {"seven", {2, 16, 17, 14}, {16, 1, 7, 7}, 16, 3},
+    {"many_channels", {1, 130, 7, 7}, {130, 1, 3, 3}, 130, 1},
+    {"odd_channels", {2, 13, 9, 8}, {13, 1, 3, 3}, 13, 1},
+    {"two_channels", {3, 2, 8, 9}, {2, 1, 5, 5}, 2, 2},
+    {"no_padding", {2, 16, 9, 10}, {16, 1, 3, 3}, 16},
+    {"padding_past_filter", {2, 16, 5, 4}, {16, 1, 3, 3}, 16, 5},
+    {"padding_differs", {2, 16, 6, 7}, {16, 1, 3, 3}, 16, Padding(Spatial(0, 2), Spatial(2, 1))},
+    {"image_below_reach", {2, 16, 2, 3}, {16, 1, 7, 7}, 16, 3},
+    {"one_position", {4, 16, 3, 3}, {16, 1, 3, 3}, 16},
+    {"dilated", {1, 16, 14, 13}, {16, 1, 3, 3}, 16, 2, 1, 2},
+    {"dilated_and_strided", {1, 16, 14, 13}, {16, 1, 3, 3}, 16, 3, {2, 3}, {4, 2}},
+    {"strides_differ", {1, 16, 13, 12}, {16, 1, 3, 3}, 16, 1, {1, 2}},
+    {"stride_past_filter", {1, 16, 14, 15}, {16, 1, 2, 3}, 16, 0, {5, 4}},
+    {"not_square", {2, 16, 11, 12}, {16, 1, 5, 3}, 16, Padding(Spatial(2, 1))},
+    {"large_filter", {1, 4, 18, 20}, {4, 1, 17, 13}, 4, Padding(Spatial(8, 6))},
+    {"wide_image", {1, 4, 5, 300}, {4, 1, 3, 3}, 4, 1},
+    {"line", {3, 16, 40}, {16, 1, 5}, 16, 2},
+    {"line_strided", {3, 16, 41}, {16, 1, 3}, 16, 1, 2},
+    {"volume", {1, 16, 5, 6, 7}, {16, 1, 3, 3, 3}, 16, 1},
+};
+
 constexpr Direction directions[] = {Direction::fwd, Direction::dgrad, Direction::wgrad};
 constexpr Layout layouts[] = {Layout::nchw, Layout::nhwc};
 
@@ -91,9 +118,19 @@ TEST_P(TileConvTypes, EveryGeometryAndLayout) {
     }
 }
 
+TEST_P(TileConvTypes, EveryDepthwiseGeometryAndLayout) {
+  for (const Geometry& g : depthwise)
+    for (Layout layout : layouts) {
+      SCOPED_TRACE(g.name);
+      conform(make(g, layout));
+      conform(make(g, layout), {.alpha = 0.5, .beta = -2, .c_apart = true, .shift = size_of(type())});
+      if (HasFailure()) return;
+    }
+}
+
 TEST_P(TileConvTypes, ScalarsAndCApart) {
   const double scalars[][2] = {{1, 0}, {1, 1}, {-2.5, 0}, {0.5, 1.25}};
-  for (const Geometry& g : {geometries[0], geometries[6], geometries[15], geometries[20]})
+  for (const Geometry& g : {geometries[0], geometries[6], geometries[15], geometries[20], depthwise[0]})
     for (const auto& [alpha, beta] : scalars)
       for (bool apart : {false, true})  // where beta is 0, a C apart holds NaNs
         for (Layout layout : layouts) {
@@ -157,7 +194,7 @@ TEST_F(TileConv, EveryEpilogue) {
   for (DType type : {DType::f16, DType::bf16, DType::f32, DType::f64})
     for (std::size_t e = 0; e < std::size(Names<Epilogue>::list); ++e)
       for (Layout layout : layouts)
-        for (const Geometry& g : {geometries[0], geometries[20], geometries[16]}) {
+        for (const Geometry& g : {geometries[0], geometries[20], geometries[16], depthwise[0], depthwise[6]}) {
           ConvProblem p = problem(g, Direction::fwd, type, layout);
           p.epilogue = static_cast<Epilogue>(e);
           conform(p);
@@ -225,9 +262,15 @@ bool has_splits(const std::string& name) {
 TEST_F(TileConv, EveryRowOfTheTablesRuns) {
   for (DType type : {DType::f16, DType::bf16, DType::f32, DType::f64})
     for (Direction direction : directions)
-      for (Layout layout : layouts) conform(problem(geometries[0], direction, type, layout));
+      for (Layout layout : layouts) {
+        conform(problem(geometries[0], direction, type, layout));
+        for (int i = 0; i < 5; ++i) conform(problem(depthwise[i], direction, type, layout));
+      }
   std::size_t mma = 0, gather = 0, any = 0;
+  std::set<std::string> rows;
   for (const std::string& name : seen_) {
+    // Without the rows and splits that were chosen.
+    if (name.starts_with("conv_depthwise_")) rows.insert(name.substr(0, std::min(name.find("_r"), name.find("_k"))));
     if (has_splits(name)) continue;
     mma += name.starts_with("conv_mma_");
     gather += name.starts_with("conv_gather_") || name.starts_with("conv_simt_");
@@ -236,6 +279,7 @@ TEST_F(TileConv, EveryRowOfTheTablesRuns) {
   EXPECT_EQ(mma, conv_mma_rows.size());
   EXPECT_EQ(gather, std::size(conv_gather_rows));
   EXPECT_EQ(any, conv_any_rows.size());
+  EXPECT_EQ(rows.size(), conv_depthwise_rows.size());
 }
 
 TEST_F(TileConv, SplitReductions) {
@@ -260,13 +304,19 @@ TEST_F(TileConv, NamesThatAreNoRowsAreDeclined) {
   for (const std::string& text :
        {std::string("conv_mma"), std::string("conv_mma_"), row + "_k0", row + "_k01", row + "_k999", row + "x",
         std::string("conv_mma_bf16_fwd_64x64x64_w32x32_s4"), std::string("conv_mma_f16_dgrad_64x64x64_w32x32_s4"),
-        std::string("conv_simt_f32_64x64x16_t4x4"), std::string("conv_any_f64_32x32")})
+        std::string("conv_simt_f32_64x64x16_t4x4"), std::string("conv_any_f64_32x32"), std::string("conv_depthwise_f16_any")})
     EXPECT_EQ(provider_->prepare(text, good, constraints_).outcome, Outcome::declined) << text;
   EXPECT_EQ(provider_->prepare(row, good, constraints_).outcome, Outcome::ok);
   EXPECT_EQ(provider_->prepare(row + "_k3", good, constraints_).outcome, Outcome::ok);
   Constraints tight = constraints_;
   tight.workspace_limit = 0;
   EXPECT_EQ(provider_->prepare(row + "_k3", good, tight).outcome, Outcome::declined);
+  const Problem each = resolve(problem(depthwise[0], Direction::fwd, DType::f16, Layout::nhwc));
+  EXPECT_EQ(provider_->prepare("conv_depthwise_f16_last_3x3_s1_r12", each, constraints_).outcome, Outcome::ok);
+  for (const char* text :
+       {"conv_depthwise_f16_last_3x3_s1", "conv_depthwise_f16_last_3x3_s1_r13", "conv_depthwise_f16_last_3x3_s1_k2",
+        "conv_depthwise_f16_last_5x5_s1_r4", "conv_depthwise_f16_wgrad_any_k2", "conv_depthwise_f32_any"})
+    EXPECT_EQ(provider_->prepare(text, each, constraints_).outcome, Outcome::declined) << text;
   const Problem first = resolve(problem(geometries[0], Direction::fwd, DType::f16, Layout::nchw));
   EXPECT_EQ(provider_->prepare(row, first, constraints_).outcome, Outcome::declined);
 }

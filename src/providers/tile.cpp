@@ -11,14 +11,15 @@ namespace attune {
 namespace {
 
 const tile::Family* const families[] = {
-    &tile::gemv,         //
-    &tile::hopper_gemm,  //
-    &tile::mma_gemm,     //
-    &tile::simt_gemm,    //
-    &tile::conv_mma,     //
-    &tile::conv_gather,  //
-    &tile::conv_simt,    //
-    &tile::conv_any,     //
+    &tile::gemv,            //
+    &tile::hopper_gemm,     //
+    &tile::mma_gemm,        //
+    &tile::simt_gemm,       //
+    &tile::conv_depthwise,  //
+    &tile::conv_mma,        //
+    &tile::conv_gather,     //
+    &tile::conv_simt,       //
+    &tile::conv_any,        //
 };
 
 const tile::Family* family_of(std::string_view variant) noexcept {

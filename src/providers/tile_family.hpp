@@ -36,6 +36,7 @@ struct Family {
 };
 
 extern const Family conv_any;
+extern const Family conv_depthwise;
 extern const Family conv_gather;
 extern const Family conv_mma;
 extern const Family conv_simt;
