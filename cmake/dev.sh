@@ -28,7 +28,7 @@ packages() {
   echo "Debian packages needed:$missing"
   if [ "$install" = no ]; then
     echo "Install them with: apt-get install$missing"
-    exit 0
+    exit 3  # nothing was built or run
   fi
   local sudo=""
   [ "$(id -u)" = 0 ] || sudo=sudo

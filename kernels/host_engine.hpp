@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/host_pack.hpp"
@@ -176,7 +177,9 @@ struct Block {
         operands.cols(z, {j.from + y, least(nr, j.count - y)}, cols);
         for (std::int64_t x = 0; x < i.count; x += mr, from += tile) {
           operands.rows(z, {i.from + x, least(mr, i.count - x)}, rows);
-          if (plain)
+          if constexpr (std::is_same_v<S, std::int32_t>)
+            store_integers<Isa>(d, c, rows, cols, mr, from, alpha, beta);
+          else if (plain)
             store_tile<Isa>(d, c, rows, cols, mr, from, alpha, beta);
           else
             finish_tile<Isa>(d, c, bias, activation, rows, cols, mr, from, alpha, beta);

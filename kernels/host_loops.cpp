@@ -9,6 +9,11 @@ namespace {
 
 /// Scalars, C and the epilogue around one sum; rounds once.
 ATTUNE_INLINE void finish(const HostCall& call, DType type, double sum, std::int64_t c, std::int64_t d, std::int64_t bias) {
+  if (type == DType::i32) {
+    const double before = call.c != nullptr ? load_number(call.c, type, c) : 0;
+    static_cast<std::int32_t*>(call.d)[d] = finished_integer(call.alpha, sum, call.beta, before);
+    return;
+  }
   double value = call.alpha * sum;
   if (call.c != nullptr) value += call.beta * load_number(call.c, type, c);
   if (call.bias != nullptr) value += load_number(call.bias, type, bias);

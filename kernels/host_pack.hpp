@@ -128,6 +128,14 @@ struct Lines {
   int count;
 };
 
+template <class Isa, class T>
+void store_integers(std::int32_t* d, const std::int32_t* c, const Lines& rows, const Lines& cols, int mr, const T* acc, T alpha, T beta) {
+  for (int j = 0; j < cols.count; ++j, acc += mr)
+    for (int i = 0; i < rows.count; ++i)
+      d[rows.d[i] + cols.d[j]] =
+          finished_integer(alpha, acc[i], beta, c != nullptr ? static_cast<double>(c[rows.c[i] + cols.c[j]]) : 0.0);
+}
+
 template <class Isa, class T, class S>
 void store_tile(S* d, const S* c, const Lines& rows, const Lines& cols, int mr, const T* acc, T alpha, T beta) {
   const bool contiguous = rows.count > 1 && rows.d[rows.count - 1] == rows.d[0] + rows.count - 1 &&

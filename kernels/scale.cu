@@ -28,6 +28,11 @@ __global__ void __launch_bounds__(threads) scale(ScaleShape shape, Index count, 
     from += static_cast<std::int64_t>(rest) * shape.c_step[shape.dims - 1];
     to += static_cast<std::int64_t>(rest) * shape.d_step[shape.dims - 1];
     row += static_cast<std::int64_t>(rest) * shape.bias_step[shape.dims - 1];
+    if constexpr (std::is_same_v<T, std::int32_t>) {  // wraps around
+      const auto word = [](std::int64_t v) { return static_cast<std::uint32_t>(v); };
+      d[to] = static_cast<T>(reads ? word(static_cast<std::int64_t>(beta)) * word(c[from]) : 0u);
+      continue;
+    }
     Scale value = 0;
     if (reads) value = beta * static_cast<Scale>(to_double(c[from]));
     if (bias != nullptr) value += static_cast<Scale>(to_double(bias[row]));

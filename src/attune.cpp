@@ -103,6 +103,9 @@ Status without_throwing(Call&& call) noexcept {
   } catch (const std::exception& error) {
     set_last_error(error.what());
     return Status::internal;
+  } catch (...) {  // out of a caller's callback
+    set_last_error("an exception of an unknown type");
+    return Status::internal;
   }
 }
 

@@ -52,7 +52,13 @@ void Context::Impl::set_workspace(void* pointer, std::size_t bytes) {
     throw Error(Status::invalid_argument, fmt::format("workspace = {}: must be aligned to 256 bytes", pointer));
   const std::lock_guard lock(settings_mutex_);
   caller_workspace_bytes_ = pointer == nullptr ? no_limit : bytes;
-  caller_workspace_.store(pointer, std::memory_order_relaxed);
+  const CallerWorkspace* given = nullptr;
+  if (pointer != nullptr) {
+    for (const auto& known : caller_workspaces_)
+      if (known->pointer == pointer && known->bytes == bytes) given = known.get();
+    if (given == nullptr) given = caller_workspaces_.emplace_back(new CallerWorkspace{pointer, bytes}).get();
+  }
+  caller_workspace_.store(given, std::memory_order_release);
   publish();
 }
 
@@ -77,15 +83,16 @@ Constraints Context::Impl::constraints_for(const Problem& problem) const {
   return applied_to(problem, unpack(constraints_word_.load(std::memory_order_relaxed)));
 }
 
-Key Context::Impl::key_of(const Problem& problem) const noexcept {
+Key Context::Impl::key_of(const Problem& problem, std::uint64_t word) noexcept {
   Key key;
-  std::visit([&](const auto& p) { make_key(p, constraints_word_.load(std::memory_order_relaxed), key); }, problem);
+  std::visit([&](const auto& p) { make_key(p, word, key); }, problem);
   return key;
 }
 
 PlanInfo Context::Impl::tune(const Problem& problem, std::vector<CandidateResult>* report) {
   validate(problem);
-  return obtain(problem, key_of(problem), Request::tune, false, report).info;
+  const std::uint64_t word = constraints_word_.load(std::memory_order_relaxed);
+  return obtain(problem, key_of(problem, word), word, Request::tune, false, report).info;
 }
 
 PlanInfo Context::Impl::prepare(const Problem& problem) {
@@ -96,17 +103,23 @@ PlanInfo Context::Impl::prepare(const Problem& problem) {
 
 std::shared_ptr<const Plan> Context::Impl::prepare(const Problem& problem, PlanInfo& info) {
   validate(problem);
-  Obtained obtained = obtain(problem, key_of(problem), Request::prepare, false, nullptr);
+  const std::uint64_t word = constraints_word_.load(std::memory_order_relaxed);
+  Obtained obtained = obtain(problem, key_of(problem, word), word, Request::prepare, false, nullptr);
   info = std::move(obtained.info);
   return std::move(obtained.plan);
 }
 
 PlanInfo Context::Impl::plan_for(const Problem& problem) {
   validate(problem);
+  const std::uint64_t word = constraints_word_.load(std::memory_order_relaxed);
   {
     other_lookups_.fetch_add(1, std::memory_order_relaxed);
-    const PlanCache::Found found = cache_.find(key_of(problem));
-    if (found) return found->info;
+    const PlanCache::Found found = cache_.find(key_of(problem, word));
+    if (found) {
+      PlanInfo info = found->info;
+      info.timed = info.rejected = 0;  // by this request nothing was
+      return info;
+    }
   }
   PlanInfo info;
   if (empty_output(problem)) {
@@ -120,7 +133,7 @@ PlanInfo Context::Impl::plan_for(const Problem& problem) {
   situation.request = Request::prepare;
   situation.benchmark = settings().benchmark.get();
   situation.effort = Effort::quick;
-  return resolve_miss(resolved, constraints_for(problem), situation, nullptr).info;
+  return resolve_miss(resolved, constraints_of(problem, word), situation, nullptr).info;
 }
 
 Stats Context::Impl::stats() const {
@@ -151,12 +164,15 @@ void Context::Impl::read_file(const std::string& path, bool must_exist) {
     return;
   }
   for (const std::string& note : file.notes) warn(note);
-  const std::lock_guard lock(records_mutex_);
-  for (Record& record : file.records) {
-    if (record.key.device != device_key_) ++foreign_records_;
-    records_.add(std::move(record));
+  {
+    const std::lock_guard lock(records_mutex_);
+    for (const Record& record : file.records) {
+      if (record.key.device != device_key_) ++foreign_records_;
+      records_.add(record);
+    }
+    kept_lines_.insert(kept_lines_.end(), file.kept.begin(), file.kept.end());
   }
-  kept_lines_.insert(kept_lines_.end(), file.kept.begin(), file.kept.end());
+  // A callback may ask this context: no lock is held while it runs.
   log_.write(LogLevel::info, fmt::format("{}: {} records, {} lines kept and not used", path, file.records.size(), file.kept.size()));
 }
 
@@ -185,17 +201,20 @@ void Context::Impl::save(const std::string& path) const {
 void Context::Impl::keep_record(Record record) {
   const std::string path = settings().cache_write.get();
   const std::string error = path.empty() ? std::string() : append_record(path, record);
-  const std::lock_guard lock(records_mutex_);
-  records_.add(std::move(record));
-  if (!error.empty() && !write_warned_) {
-    write_warned_ = true;
-    warn(error + "; plans stay in memory");
+  bool first_error = false;
+  {
+    const std::lock_guard lock(records_mutex_);
+    records_.add(std::move(record));
+    first_error = !error.empty() && !write_warned_;
+    write_warned_ = write_warned_ || first_error;
   }
+  if (first_error) warn(error + "; plans stay in memory");
 }
 
 bool Context::Impl::best_record(const Problem& problem, const Constraints& constraints, Record& record, bool& valid) const {
   const KeyText key = key_text(device_key_, problem, constraints);
   const auto has_version = [&](const Record& r) {
+    if (failed_plans_.contains(r.plan + " of " + key.problem)) return false;
     const std::string now = plan_version(backend_.providers, r.plan);
     return !now.empty() && now == r.version;
   };

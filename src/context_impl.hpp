@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_set>
 #include <vector>
 
@@ -41,19 +42,23 @@ class Context::Impl {
   template <class P>
   void call(const P& problem, const Launch& launch) {
     Key key;
-    pack_key(problem, constraints_word_.load(std::memory_order_relaxed), KeyPacker(key));
-    if (!hit(key, launch)) [[unlikely]]
-      call_slowly(problem, key, launch);
+    const std::uint64_t word = constraints_word_.load(std::memory_order_relaxed);
+    pack_key(problem, word, KeyPacker(key));
+    Status failed = Status::ok;
+    if (!hit(key, launch, failed)) [[unlikely]]
+      call_slowly(problem, key, word, launch, failed);
   }
   template <class P>
   void call(const P& problem, const CallFacts& facts, const Launch& launch) {
     Key key;
-    pack_key(problem, constraints_word_.load(std::memory_order_relaxed), CallPacker(key, facts));
-    if (hit(key, launch)) [[likely]]
+    const std::uint64_t word = constraints_word_.load(std::memory_order_relaxed);
+    pack_key(problem, word, CallPacker(key, facts));
+    Status failed = Status::ok;
+    if (hit(key, launch, failed)) [[likely]]
       return;
     P whole = problem;
     visit_fields(whole, FactsWriter(facts));
-    call_slowly(whole, key, launch);
+    call_slowly(whole, key, word, launch, failed);
   }
 
   /// As Context::tune; `report` (may be null) receives every candidate when something was timed.
@@ -84,15 +89,15 @@ class Context::Impl {
     bool deferred = false;
   };
 
-  bool hit(const Key& key, const Launch& launch) noexcept {
+  /// True when a plan was there and has run. `failed` is what it answered otherwise; it stays ok where none ran.
+  bool hit(const Key& key, const Launch& launch, Status& failed) noexcept {
     const PlanCache::Found found = cache_.find(key);
-    return found && run_found(*found.get(), launch);
+    return found && run_found(*found.get(), launch, failed);
   }
-  bool run_found(const CacheEntry& entry, const Launch& launch) noexcept {
+  bool run_found(const CacheEntry& entry, const Launch& launch, Status& failed) noexcept {
     if (entry.deferred || !operands_fit(entry, launch)) return false;
-    if (entry.direct) [[likely]]
-      return entry.plan->run(launch) == Status::ok;
-    return run_plan(entry.plan, launch) == Status::ok;
+    failed = entry.direct ? entry.plan->run(launch) : run_plan(entry.plan, launch);
+    return failed == Status::ok;
   }
   static bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) noexcept {
     const auto x = reinterpret_cast<std::uintptr_t>(a), y = reinterpret_cast<std::uintptr_t>(b);
@@ -107,16 +112,20 @@ class Context::Impl {
     if (l.c == l.d) return e.in_place;
     return l.c != nullptr && !overlap(l.c, e.c_bytes, l.d, e.d_bytes);
   }
-  Key key_of(const Problem& problem) const noexcept;
+  static Key key_of(const Problem& problem, std::uint64_t word) noexcept;
+  static Constraints constraints_of(const Problem& problem, std::uint64_t word) noexcept { return applied_to(problem, unpack(word)); }
   static void check_operands(const Problem& problem, const Launch& launch);
   Status run_plan(const std::shared_ptr<const Plan>& plan, const Launch& launch) noexcept;
-  void call_slowly(const Problem& problem, const Key& key, const Launch& launch);
-  /// `problem` is resolved, `constraints` are those of the problem as it was given.
+  /// `word` is what the key was packed with, `failed` what the remembered plan answered, if it has run.
+  void call_slowly(const Problem& problem, const Key& key, std::uint64_t word, const Launch& launch, Status failed);
+  /// `problem` is resolved, `constraints` are those of the problem as it was given. A plan that `failed` already is not run again.
   void run_or_replace(const Problem& problem, const Constraints& constraints, const Key& key, const Obtained& obtained,
-                      const Launch& launch);
+                      const Launch& launch, Status failed);
   Obtained fallback(const Problem& problem, const Constraints& constraints, const Launch& launch, const std::string& failed);
 
-  Obtained obtain(const Problem& problem, const Key& key, Request request, bool capturing, std::vector<CandidateResult>* report);
+  /// `word`: the constraints, as the key was packed with them.
+  Obtained obtain(const Problem& problem, const Key& key, std::uint64_t word, Request request, bool capturing,
+                  std::vector<CandidateResult>* report);
   Obtained resolve_miss(const Problem& problem, const Constraints& constraints, Situation situation,
                         std::vector<CandidateResult>* report);
   Obtained from_record(const Problem& problem, const Constraints& constraints, const Record& record);
@@ -141,19 +150,26 @@ class Context::Impl {
   void* log_user_ = nullptr;
 
   std::atomic<std::uint64_t> constraints_word_{0};
-  std::atomic<void*> caller_workspace_{nullptr};
+  /// What set_workspace was given: immutable, and kept until the context goes, since a call may be about to use it.
+  struct CallerWorkspace {
+    void* pointer;
+    std::size_t bytes;
+  };
+  std::vector<std::unique_ptr<const CallerWorkspace>> caller_workspaces_;  ///< guarded by settings_mutex_
+  std::atomic<const CallerWorkspace*> caller_workspace_{nullptr};
   PlanCache cache_;
 
   mutable std::mutex records_mutex_;  ///< guards what follows
   RecordStore records_;
   std::vector<std::string> kept_lines_;
   std::uint64_t foreign_records_ = 0;
+  std::unordered_set<std::string> failed_plans_;  ///< "plan of problem": they failed when they ran, and are not remembered again
   bool write_warned_ = false;
 
   std::mutex flight_mutex_;  ///< guards in_flight_
   std::condition_variable flight_ended_;
   std::unordered_set<Key, KeyHash> in_flight_;
-  std::mutex measure_mutex_;  ///< one measurement at a time on a device
+  std::unordered_set<Key, KeyHash> bound_;  ///< deterministic keys that returned results of their default plan
 
   std::atomic<std::uint64_t> misses_{0}, other_lookups_{0}, tuned_{0}, timed_{0}, rejected_{0}, deferred_{0}, replaced_{0};
 };

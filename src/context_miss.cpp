@@ -25,29 +25,37 @@ void Context::Impl::check_operands(const Problem& problem, const Launch& launch)
   const auto refuse = [](const char* name, const char* why) {
     throw Error(Status::invalid_argument, fmt::format("{}: {}", name, why));
   };
+  const auto refuse_overlap = [&](const char* name, const char* why, const void* with, std::size_t bytes) {
+    throw Error(Status::invalid_argument, fmt::format("{} = {} ({} bytes): {} at {} ({} bytes)", name, launch.d, s.d.bytes(), why, with, bytes));
+  };
   const char* out = gemm ? "D" : "out";
   if (launch.d == nullptr) refuse(out, "is null");
   if (reads && s.a.elements > 0 && launch.a == nullptr) refuse(gemm ? "A" : "in0", "is null");
   if (reads && s.b.elements > 0 && launch.b == nullptr) refuse(gemm ? "B" : "in1", "is null");
   if (s.c.elements > 0 && launch.c == nullptr) refuse("C", "is null, and beta is not zero");
   if (s.bias.elements > 0 && launch.bias == nullptr) refuse("bias", "is null, and the epilogue has one");
-  if (overlap(launch.bias, s.bias.bytes(), launch.d, s.d.bytes())) refuse(out, "overlaps the bias");
-  if (reads && overlap(launch.a, s.a.bytes(), launch.d, s.d.bytes())) refuse(out, gemm ? "overlaps A" : "overlaps in0");
-  if (reads && overlap(launch.b, s.b.bytes(), launch.d, s.d.bytes())) refuse(out, gemm ? "overlaps B" : "overlaps in1");
+  if (overlap(launch.bias, s.bias.bytes(), launch.d, s.d.bytes())) 
+    refuse_overlap(out, "overlaps the bias", launch.bias, s.bias.bytes());
+  if (reads && overlap(launch.a, s.a.bytes(), launch.d, s.d.bytes())) 
+    refuse_overlap(out, gemm ? "overlaps A" : "overlaps in0", launch.a, s.a.bytes());
+  if (reads && overlap(launch.b, s.b.bytes(), launch.d, s.d.bytes())) 
+    refuse_overlap(out, gemm ? "overlaps B" : "overlaps in1", launch.b, s.b.bytes());
   if (s.c.elements > 0 && overlap(launch.c, s.c.bytes(), launch.d, s.d.bytes()) &&
       !(launch.c == launch.d && same_strides(problem)))
-    refuse("D", "overlaps C without being C: the same address and strides, or apart");
+    refuse_overlap(out, "must be C itself, with its strides, or lie apart from it: C is", launch.c, s.c.bytes());
 }
 
 Status Context::Impl::run_plan(const std::shared_ptr<const Plan>& plan, const Launch& launch) noexcept {
   const PlanTraits& traits = plan->traits();
   if (traits.workspace == 0 && !traits.retain_in_graph) return plan->run(launch);
   Launch with = launch;
-  with.workspace = caller_workspace_.load(std::memory_order_relaxed);
+  const CallerWorkspace* const given = caller_workspace_.load(std::memory_order_acquire);
+  // A call that began under another limit takes the pool's.
+  with.workspace = given != nullptr && given->bytes >= traits.workspace ? given->pointer : nullptr;
   return backend_.runtime->run(plan, with);
 }
 
-void Context::Impl::call_slowly(const Problem& problem, const Key& key, const Launch& launch) {
+void Context::Impl::call_slowly(const Problem& problem, const Key& key, std::uint64_t word, const Launch& launch, Status failed) {
   misses_.fetch_add(1, std::memory_order_relaxed);
   validate(problem);
   if (empty_output(problem)) return;
@@ -56,15 +64,18 @@ void Context::Impl::call_slowly(const Problem& problem, const Key& key, const La
   const auto guard = backend_.runtime->guard();
   const bool capturing = backend_.runtime->capturing(launch.stream);
   // Resolving makes f32 of Compute::f32_tf32: what that allows is taken from the problem as it was given.
-  const Obtained obtained = obtain(problem, key, Request::call, capturing, nullptr);
-  run_or_replace(resolved, constraints_for(problem), key, obtained, launch);
+  const Obtained obtained = obtain(problem, key, word, Request::call, capturing, nullptr);
+  run_or_replace(resolved, constraints_of(problem, word), key, obtained, launch, failed);
 }
 
 void Context::Impl::run_or_replace(const Problem& problem, const Constraints& constraints, const Key& key,
-                                   const Obtained& obtained, const Launch& launch) {
-  const Status status = run_plan(obtained.plan, launch);
+                                   const Obtained& obtained, const Launch& launch, Status failed) {
+  const Status status = failed != Status::ok ? failed : run_plan(obtained.plan, launch);
   if (status == Status::ok) return;
   const std::string why = backend_.runtime->last_failure();
+  if (!obtained.plan->traits().restartable)
+    throw Error(status, fmt::format("{} failed, and a part of its result may be in D already: {}", obtained.plan->id(),
+                                    why.empty() ? to_string(status) : why.c_str()));
   Obtained other = fallback(problem, constraints, launch, obtained.plan->id());
   if (other.plan == nullptr)
     throw Error(status, fmt::format("{} failed: {} ({})", obtained.plan->id(), to_string(status), why.empty() ? "no details" : why));
@@ -72,6 +83,10 @@ void Context::Impl::run_or_replace(const Problem& problem, const Constraints& co
   if (status == Status::no_memory) return;
   replaced_.fetch_add(1, std::memory_order_relaxed);
   other.info.reason = fmt::format("{} failed: {}", obtained.plan->id(), why.empty() ? to_string(status) : why.c_str());
+  {
+    const std::lock_guard lock(records_mutex_);
+    failed_plans_.insert(obtained.plan->id() + " of " + key_text(device_key_, problem, constraints).problem);
+  }
   warn(fmt::format("{}; replaced by {} for {}", other.info.reason, other.plan->id(), to_string(problem)));
   remember(problem, key, other);
 }
@@ -102,15 +117,15 @@ Context::Impl::Obtained Context::Impl::fallback(const Problem& problem, const Co
 }
 
 /// Finds or makes the plan of a key. One thread works on a key; others that ask for it wait, but never a capturing one.
-Context::Impl::Obtained Context::Impl::obtain(const Problem& problem, const Key& key, Request request, bool capturing,
-                                              std::vector<CandidateResult>* report) {
+Context::Impl::Obtained Context::Impl::obtain(const Problem& problem, const Key& key, std::uint64_t word, Request request,
+                                              bool capturing, std::vector<CandidateResult>* report) {
   if (empty_output(problem)) {
     Obtained nothing;
     nothing.info.reason = "nothing to compute";
     return nothing;
   }
   const Settings now = settings();
-  const Constraints constraints = constraints_for(problem);
+  const Constraints constraints = constraints_of(problem, word);
   Situation situation{request, now.benchmark.get(), constraints.deterministic, capturing, now.effort.get()};
   bool mine = false;
   {
@@ -129,10 +144,11 @@ Context::Impl::Obtained Context::Impl::obtain(const Problem& problem, const Key&
             have.info.timed = have.info.rejected = 0;
             if (have.info.source == Source::tuned) have.info.source = Source::memory;
           }
+          if (request == Request::call && untuned && constraints.deterministic) bound_.insert(key);
           return have;
         }
-        situation.returned_before = true;
       }
+      situation.returned_before = bound_.contains(key);
       if (!in_flight_.contains(key)) {
         in_flight_.insert(key);
         mine = true;
@@ -160,6 +176,11 @@ Context::Impl::Obtained Context::Impl::obtain(const Problem& problem, const Key&
   const Problem filled = resolve(problem);
   Obtained obtained = scales_only(filled) ? from_scaling(filled) : resolve_miss(filled, constraints, situation, report);
   if (mine) remember(filled, key, obtained);
+  const bool untuned = obtained.info.source == Source::default_plan || obtained.info.source == Source::stale || obtained.deferred;
+  if (request == Request::call && untuned && constraints.deterministic) {
+    const std::lock_guard lock(flight_mutex_);
+    bound_.insert(key);
+  }
   return obtained;
 }
 
@@ -227,7 +248,7 @@ Context::Impl::Obtained Context::Impl::from_tuning(const Problem& problem, const
   const std::string text = to_string(problem);
   TuneResult result;
   {
-    const std::lock_guard lock(measure_mutex_);
+    const std::lock_guard lock(backend_.runtime->measuring());
     log_.write(LogLevel::info, fmt::format("tuning {} under {}", text, to_text(constraints)));
     result = attune::tune({problem, constraints, effort, settings().budget_ms.get() / 1000}, backend_.providers, *backend_.runtime, log_);
   }

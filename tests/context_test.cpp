@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <attune/attune.hpp>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -96,9 +97,9 @@ TEST(Context, BadArgumentsAreRefusedAndLeaveNothing) {
   refused([&] { tuned_gemm(ctx, problem, {nullptr, b, d}); }, "A: is null");
   refused([&] { tuned_gemm(ctx, problem, {a, nullptr, d}); }, "B: is null");
   refused([&] { tuned_gemm(ctx, problem, {a, b, nullptr}); }, "D: is null");
-  refused([&] { tuned_gemm(ctx, problem, {a, b, a}); }, "D: overlaps A");
+  refused([&] { tuned_gemm(ctx, problem, {a, b, a}); }, "overlaps A at");
   refused([&] { tuned_gemm(ctx, problem, {a, b, nullptr, d, &one, &one}); }, "C: is null");
-  refused([&] { tuned_gemm(ctx, problem, {a, b, d + 4, d, &one, &one}); }, "overlaps C");
+  refused([&] { tuned_gemm(ctx, problem, {a, b, d + 4, d, &one, &one}); }, "must be C itself");
   refused([&] { tuned_gemm(ctx, problem, {reinterpret_cast<char*>(a) + 1, b, d}); }, "align_a = 1");
   refused([&] {
     tuned_gemm(ctx, Op::N, Op::N, 64, 64, 64, &one, a, DType::f32, 63, b, DType::f32, 64, &zero, d, DType::f32, 64, Compute::f32);
@@ -112,7 +113,7 @@ TEST(Context, BadArgumentsAreRefusedAndLeaveNothing) {
   EXPECT_TRUE(f.journal->runs.empty());
   // The same holds warm.
   tuned_gemm(ctx, problem, {a, b, d});
-  refused([&] { tuned_gemm(ctx, problem, {a, b, a}); }, "D: overlaps A");
+  refused([&] { tuned_gemm(ctx, problem, {a, b, a}); }, "overlaps A at");
   refused([&] { tuned_gemm(ctx, problem, {nullptr, b, d}); }, "A: is null");
   EXPECT_EQ(f.runs("fake:fast"), 1);
 }
@@ -379,6 +380,114 @@ TEST(Context, SaveLoadAndMergeCarryRecords) {
   EXPECT_EQ(other.tune(problem).source, Source::file);
   EXPECT_EQ(f.journal->trials, 2);
   EXPECT_THROW(other.load(folder.file("missing")), Error);
+}
+
+TEST(Context, PreparingADeterministicKeyDoesNotBindIt) {
+  Fixture f;
+  Context ctx = f.make();
+  ctx.set_deterministic(true);
+  ctx.prepare(problem);
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.journal->trials, 1);
+  EXPECT_EQ(f.runs("fake:fast"), 1);
+  EXPECT_EQ(f.runs("fake:default"), 0);
+}
+
+TEST(Context, ADeterministicKeyKeepsItsBitsWhateverIsLoadedLater) {
+  TempFolder folder;
+  Fixture other;
+  Context tuned = other.make();
+  tuned.set_deterministic(true);
+  tuned.tune(problem);
+  tuned.save(folder.file());
+
+  Fixture f;
+  Context ctx = f.make("1", 1);
+  ctx.set_deterministic(true);
+  f.journal->capturing = true;
+  tuned_gemm(ctx, problem, {a, b, d});
+  f.journal->capturing = false;
+  EXPECT_EQ(ctx.load(folder.file()), 1u);
+  tuned_gemm(ctx, problem, {a, b, d});
+  tuned_gemm(ctx, GemmProblem(Op::N, Op::N, 32, 32, 32, DType::f32), {a, b, d});  // evicts
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_GE(f.runs("fake:default"), 3);
+  EXPECT_EQ(ctx.plan_for(problem).plan, "fake:default");
+  EXPECT_EQ(ctx.tune(problem).plan, "fake:fast") << "asked for, it changes";
+}
+
+TEST(Context, APlanThatFailsWhenWarmIsNotRunTwice) {
+  Fixture f;
+  f.scripts[1].fails_to_run = true;
+  Context ctx = f.make();
+  ctx.tune(problem);
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.runs("fake:fast"), 1);
+  EXPECT_EQ(f.runs("fake:default"), 1);
+  EXPECT_EQ(ctx.stats().replaced, 1u);
+  // Nor does its record bring it back.
+  ctx.tune(problem);
+  tuned_gemm(ctx, GemmProblem(Op::N, Op::N, 32, 32, 32, DType::f32), {a, b, d});
+}
+
+TEST(Context, AFailureThatMayHaveWrittenIsReported) {
+  Fixture f;
+  f.scripts[1].fails_to_run = true;
+  f.scripts[1].traits.restartable = false;
+  Context ctx = f.make();
+  ctx.tune(problem);
+  EXPECT_EQ(tuned_gemm(ctx, problem, {a, b, d}, nullptr, std::nothrow), Status::device_error);
+  EXPECT_EQ(f.runs("fake:fast"), 1);
+  EXPECT_EQ(f.runs("fake:default"), 0) << "adding to D once more would be silently wrong";
+}
+
+TEST(Context, ALogCallbackMayAskItsContext) {
+  TempFolder folder;
+  Fixture f;
+  Context ctx = f.make();
+  ctx.tune(problem);
+  ctx.save(folder.file());
+  struct Asker {
+    Context* ctx;
+    std::uint64_t records = 0;
+  } asker{&ctx};
+  ctx.set_log(LogLevel::info, [](LogLevel, const char*, void* user) {
+    auto& who = *static_cast<Asker*>(user);
+    who.records = who.ctx->stats().records;
+  }, &asker);
+  ctx.load(folder.file());
+  EXPECT_EQ(asker.records, 1u);
+  ctx.set_plan_file("/nonexistent/folder/plans.jsonl");
+  ctx.tune(GemmProblem(Op::N, Op::N, 16, 16, 16, DType::f32));
+  EXPECT_EQ(asker.records, 2u);
+}
+
+TEST(Context, SettingsThatChangeMeanwhileSplitNoKey) {
+  // One thread flips a setting, others call: no deterministic key may hold a plan that is not.
+  Fixture f;
+  f.scripts = {{"default", {20}}, {"fast", {10}}};
+  f.scripts[1].traits.deterministic = false;
+  Context ctx = f.make();
+  std::atomic<bool> stop{false};
+  std::thread flips([&] {
+    for (bool on = true; !stop; on = !on) ctx.set_deterministic(on);
+  });
+  for (int i = 0; i < 300; ++i)
+    tuned_gemm(ctx, GemmProblem(Op::N, Op::N, 8 + i % 50, 8, 8, DType::f32), {a, b, d});
+  stop = true;
+  flips.join();
+  ctx.set_deterministic(true);
+  for (int i = 0; i < 50; ++i) EXPECT_TRUE(ctx.plan_for(GemmProblem(Op::N, Op::N, 8 + i, 8, 8, DType::f32)).deterministic) << i;
+}
+
+TEST(Context, OperandsPastTheMemoryAreNotTried) {
+  Context ctx(Device::host());
+  GemmProblem p(Op::N, Op::N, 1, 1, 2, DType::f32);
+  p.lda = p.ldb = std::int64_t{1} << 60;
+  const PlanInfo info = ctx.tune(p);
+  EXPECT_EQ(info.timed, 0);
+  ConvProblem c = std::get<ConvProblem>(parse_problem("conv x=1,1,9 w=1,1,3 dilation=9223372036854775807"));
+  EXPECT_THROW(validate(c), Error);
 }
 
 }  // namespace

@@ -152,7 +152,7 @@ TEST_F(Compose, EpiloguesBehindAnyConvolution) {
 
 TEST_F(Compose, NamesThatAreNoPlansAreDeclined) {
   const Problem odd = resolve(GemmProblem(Op::T, Op::N, 67, 45, 131, DType::f16));
-  for (const char* text : {"", "+", "copy", "copy+", "copy+tile", "copy+tile:", "copy+nobody:x", "turn+tile:simt_any_f32", ":+"}) {
+  for (const char* text : {"", "+", "copy", "copy+", "copy+tile", "copy+tile:", "copy+nobody:x", "bend+tile:simt_any_f32", ":+"}) {
     EXPECT_EQ(provider_->prepare(text, odd, constraints_).outcome, Outcome::declined) << text;
     EXPECT_EQ(provider_->version(text), "") << text;
   }

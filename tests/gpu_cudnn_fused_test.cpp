@@ -105,10 +105,12 @@ TEST_F(CudnnFused, OneAndThreeDimensions) {
   run_some([](ConvProblem& p) { p.x = {1, 16, 5, 9, 7}, p.w = {8, 16, 3, 3, 3}; });
 }
 
-TEST_F(CudnnFused, BiasAsAlignedAsItsElements) {
-  run_some([](ConvProblem& p) {
-    if (has_bias(p.epilogue)) p.align_bias = static_cast<int>(size_of(p.y_type));
-  });
+TEST_F(CudnnFused, DeclinesABiasThatItWouldMisread) {
+  ConvProblem p(Direction::fwd, {2, 16, 13, 11}, {24, 16, 3, 3});
+  p.set_dtype(DType::f16).layout = Layout::nhwc;
+  p.epilogue = Epilogue::bias_relu, p.align_bias = 2;
+  EXPECT_TRUE(provider_->variants(resolve(p), {}, Effort::exhaustive).empty());
+  EXPECT_EQ(provider_->prepare_default(resolve(p), {}).outcome, Outcome::declined);
 }
 
 TEST_F(CudnnFused, ResidualInPlaceAndApart) {

@@ -216,6 +216,7 @@ TEST_F(GpuWorkspace, UsesTheCallersOwn) {
   const GpuStream stream;
   Context ctx = gpu_context();
   ctx.set_allocator(hooks.get());
+  ctx.set_workspace_limit(32 * mebibyte);
   const GemmProblem problem = long_reduction();
   remember_plan(ctx, problem, plan_with_workspace(ctx, problem));
   const DeviceBuffer own(32 * mebibyte, 0xa5);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <new>
 
 namespace attune {
@@ -94,6 +95,12 @@ struct ConvProblem {
     out.size[1] = w.size[0];
     for (int i = 0; i < 3; ++i) {
       if (i + 2 >= x.count || i + 2 >= 5) break;
+      // Sizes past 2^31 are refused when the problem is validated; before that they must not overflow here.
+      constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+      bool sane = true;
+      for (std::int64_t size : {dilation[i], w.size[i + 2], x.size[i + 2], pad.before[i], pad.after[i], stride[i]})
+        sane = sane && size >= -most && size <= most;
+      if (!sane) continue;
       const std::int64_t reach = dilation[i] * (w.size[i + 2] - 1) + 1;
       const std::int64_t room = x.size[i + 2] + pad.before[i] + pad.after[i] - reach;
       out.size[i + 2] = room < 0 || stride[i] <= 0 ? 0 : room / stride[i] + 1;

@@ -17,6 +17,10 @@ inline DType dtype(cudaDataType_t type) {
     case CUDA_R_16BF: return DType::bf16;
     case CUDA_R_32F: return DType::f32;
     case CUDA_R_64F: return DType::f64;
+    case CUDA_R_8F_E4M3: return DType::f8_e4m3;
+    case CUDA_R_8F_E5M2: return DType::f8_e5m2;
+    case CUDA_R_8I: return DType::i8;
+    case CUDA_R_32I: return DType::i32;
     default: throw Error(Status::unsupported, "cudaDataType_t " + std::to_string(static_cast<int>(type)));
   }
 }
@@ -36,6 +40,7 @@ inline Compute compute(cublasComputeType_t type) {
     case CUBLAS_COMPUTE_32F: return Compute::f32;
     case CUBLAS_COMPUTE_32F_FAST_TF32: return Compute::f32_tf32;
     case CUBLAS_COMPUTE_64F: return Compute::f64;
+    case CUBLAS_COMPUTE_32I: return Compute::i32;
     default: throw Error(Status::unsupported, "cublasComputeType_t " + std::to_string(static_cast<int>(type)));
   }
 }

@@ -37,8 +37,8 @@ enum class Layout : std::uint8_t { nchw, nhwc };
 /// How long a search may be: fewer candidates and rounds, the normal search, or everything that a provider can name.
 enum class Effort : std::uint8_t { quick, standard, exhaustive };
 
-/// Where a plan came from. `tuned`: timed by this process. `file`: read from the plan file. `memory`: tuned or loaded earlier in
-/// this process, nothing was timed for this request. `default`: the vendor's first answer, because benchmarking is off or there
+/// Where a plan came from. `tuned`: timed by this process. `file`: read from the plan file. `memory`: tuned earlier in this
+/// process, nothing was timed for this request. `default`: the vendor's first answer, because benchmarking is off or there
 /// was nothing to choose. `deferred`: the default, to be tuned at the next call that may. `stale`: the default, because the
 /// remembered plan belongs to another version of its provider.
 enum class Source : std::uint8_t { tuned, file, memory, default_plan, deferred, stale };

@@ -12,7 +12,14 @@ enum class Activation : unsigned char { none, relu, gelu_erf, gelu_tanh, silu };
 
 /// NaN stays NaN, as in cuBLAS and cuDNN with NaN propagation.
 template <class T>
-ATTUNE_HD inline T activated(Activation activation, T v) {
+#if defined(__CUDACC__)
+__host__ __device__ inline
+#else
+[[gnu::always_inline]] inline  // compiled with several instruction sets: no copy of one may stand for another
+#endif
+    T
+    activated(Activation activation, T v) {
+  using std::erf, std::exp, std::tanh;
   switch (activation) {
     case Activation::none: return v;
     case Activation::relu: return v < T(0) ? T(0) : v;

@@ -127,6 +127,12 @@ ATTUNE_INLINE std::int32_t narrow<std::int32_t>(double value) noexcept {
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(static_cast<std::int64_t>(value)));
 }
 
+/// alpha * sum + beta * c of 32-bit integers, wrapping around; all are whole numbers, and the sum is below 2^53.
+ATTUNE_INLINE std::int32_t finished_integer(double alpha, double sum, double beta, double c) noexcept {
+  const auto word = [](double v) { return static_cast<std::uint32_t>(static_cast<std::int64_t>(v)); };
+  return static_cast<std::int32_t>(word(alpha) * word(sum) + word(beta) * word(c));
+}
+
 /// Calls f with a value of the type's storage class.
 template <class F>
 ATTUNE_INLINE auto with_type(DType type, F&& f) {

@@ -14,7 +14,7 @@ struct DeviceInfo {
   std::int64_t l2_bytes = 0;  ///< last-level cache
   std::int64_t memory_bytes = 0;
 
-  /// "NVIDIA H200|9.0|132|62914560|150121545728": the device's part of a key in a plan file.
+  /// "NVIDIA H200|9.0|132|62914560|140GiB": the device's part of a key in a plan file.
   std::string key() const;
 };
 

@@ -57,7 +57,7 @@ struct GivenScalar {
 };
 
 /// How sums are formed; decides the error that a check grants.
-enum class Accumulation : std::uint8_t { plain, tensor_core, fp8_fast, transform };
+enum class Accumulation : std::uint8_t { plain, tensor_core, fp8, fp8_fast, transform };
 
 struct PlanTraits {
   std::size_t workspace = 0;    ///< bytes
@@ -65,6 +65,7 @@ struct PlanTraits {
   bool capturable = true;       ///< may run on a stream that is being captured
   bool retain_in_graph = false;  ///< a graph that captured it needs the plan alive (it owns loaded code or device memory)
   Accumulation accumulation = Accumulation::plain;
+  bool restartable = true;  ///< false: a run that failed may have put a part of its result where C still was
 };
 
 /// Immutable and thread-safe; holds no operand pointer.

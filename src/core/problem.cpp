@@ -138,6 +138,13 @@ double least_bytes(const Problem& problem) noexcept {
   return x + w + y + (c.beta == Scalar::zero ? 0 : out);
 }
 
+bool spans_fit(const Problem& problem, std::int64_t bytes) noexcept {
+  const Spans s = spans(problem);
+  for (const Span& span : {s.a, s.b, s.c, s.d, s.bias})
+    if (span.elements > bytes / static_cast<std::int64_t>(size_of(span.type))) return false;
+  return true;
+}
+
 Spans spans(const Problem& problem) noexcept {
   return std::visit([](const auto& p) { return spans_of(p); }, problem);
 }

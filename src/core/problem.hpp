@@ -68,6 +68,9 @@ struct Spans {
   Span bias;  ///< empty where the epilogue has none
 };
 Spans spans(const Problem& problem) noexcept;
+/// No operand alone spans more than this many bytes. A leading dimension can be such that the sum of two spans overflows: asked before
+/// spans are added up.
+bool spans_fit(const Problem& problem, std::int64_t bytes) noexcept;
 
 /// The largest power of two, at most 16, that divides the address.
 inline int alignment_of(const void* pointer) noexcept {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "core/constraints.hpp"
@@ -60,6 +61,8 @@ class Runtime {
   virtual std::unique_ptr<Guard> guard() = 0;
   /// Monotonic seconds: the clock of budgets.
   virtual double now() const noexcept = 0;
+  /// Held while measuring: one measurement at a time on a device, whatever the number of contexts.
+  virtual std::mutex& measuring() noexcept = 0;
   /// Generates the operands of a valid, resolved problem; the workspace holds `workspace` bytes. Null when they do not fit in memory.
   virtual std::unique_ptr<Trial> trial(const Problem& problem, const Constraints& constraints, std::size_t workspace,
                                        std::uint64_t seed) = 0;

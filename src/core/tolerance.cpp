@@ -35,7 +35,8 @@ Tolerance tolerance(const Problem& problem, const Constraints& constraints, Accu
   switch (accumulation) {
     case Accumulation::plain: t.acc = f64 ? 0x1p-53 : 0x1p-24; break;
     case Accumulation::tensor_core: t.acc = f64 ? 0x1p-53 : 0x1p-22; break;  // adders truncate and align to the largest
-    // Hopper's fp8 tensor cores keep 14 bits of each sum of 32 products; strictly, those are added up in fp32.
+    // Hopper's fp8 tensor cores keep 14 bits of a sum; strictly, sums of 128 products or fewer are added up in fp32.
+    case Accumulation::fp8: t.acc = 0x1p-18; break;
     case Accumulation::fp8_fast: t.acc = 0x1p-13; break;
     case Accumulation::transform: t.acc = f64 ? 0x1p-49 : 0x1p-19; break;    // Winograd's and FFT's constants amplify
   }

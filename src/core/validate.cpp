@@ -69,7 +69,8 @@ void check_compute(Compute compute, DType out, std::initializer_list<DType> type
   for (DType type : types) doubles = doubles || type == DType::f64;
   for (DType type : types)
     if ((type == DType::f64) != doubles || (out == DType::f64) != doubles)
-      refuse(Status::unsupported, "data types: f64 mixed with another type is reserved");
+      refuse(Status::unsupported, "data types {}, {} and {}: f64 mixed with another type is reserved", name_of(*types.begin()),
+             name_of(*(types.end() - 1)), name_of(out));
   const bool integers = out == DType::i32;
   if (doubles != (compute == Compute::f64) || integers != (compute == Compute::i32))
     refuse(Status::invalid_argument, "compute = {}: f64 operands need f64, i8 ones i32, all others f32 or f32_tf32", name_of(compute));
@@ -93,10 +94,12 @@ void check_span(const char* name, const std::int64_t* size, const std::int64_t* 
     if (size[i] == 0) return;
     const std::int64_t reach = saturating_mul(size[i] - 1, stride[i]);
     if (reach == saturated || __builtin_add_overflow(last, reach, &last))
-      refuse(Status::invalid_argument, "{}: its extent overflows 64 bits", name);
+      refuse(Status::invalid_argument, "{} of {} elements with steps of {}: its extent overflows 64 bits", name, fmt::join(size, size + count, " x "),
+             fmt::join(stride, stride + count, ", "));
   }
   if (saturating_mul(last + 1, static_cast<std::int64_t>(size_of(type))) == saturated)
-    refuse(Status::invalid_argument, "{}: its extent overflows 64 bits", name);
+    refuse(Status::invalid_argument, "{} of {} elements with steps of {}: its extent overflows 64 bits", name, fmt::join(size, size + count, " x "),
+             fmt::join(stride, stride + count, ", "));
 }
 
 struct Matrix {

@@ -22,6 +22,7 @@ namespace {
 
 constexpr std::string_view provider_name = "cublaslt";
 constexpr std::size_t default_workspace = 32 * mebibyte;  // what cuBLAS gives itself on the GPUs with the largest default
+constexpr std::size_t scale_bytes = 256;  // of the workspace, for scales that are not aligned as the library wants them
 constexpr std::size_t most_workspace = 1024 * mebibyte;   // told to the heuristic in the place of no limit
 
 /// Shared by the provider and its plans: a plan may outlive its provider. The library lets any number of threads use one
@@ -79,13 +80,25 @@ class LtPlan final : public Plan {
     if (!matmul_.has_bias && !matmul_.scaled) return run_all(matmul_.desc, launch);
     cublasLtMatmulDescOpaque_t desc = matmul_.desc;
     Launch bound = launch;
-    if (bound.scale_a == nullptr) bound.scale_a = handle_->one();
-    if (bound.scale_b == nullptr) bound.scale_b = handle_->one();
+    if (matmul_.scaled)
+      for (const void** scale : {&bound.scale_a, &bound.scale_b})
+        if (const Status status = place_scale(*scale, scale == &bound.scale_a ? 0 : 1, launch); status != Status::ok) return status;
     const cublasStatus_t status = bind_operands(matmul_, bound, desc);
     return status == CUBLAS_STATUS_SUCCESS ? run_all(desc, launch) : failed("cublasLtMatmulDescSetAttribute", status);
   }
 
  private:
+  /// The library wants scales, and wants them aligned to 16 bytes: others are copied behind its workspace.
+  Status place_scale(const void*& scale, int operand, const Launch& launch) const noexcept {
+    if (scale == nullptr) scale = handle_->one();
+    if (alignment_of(scale) >= 16) return Status::ok;
+    void* const copy = static_cast<std::byte*>(launch.workspace) + traits().workspace - scale_bytes + operand * 16;
+    const cudaError_t error =
+        cudaMemcpyAsync(copy, scale, sizeof(float), cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(launch.stream));
+    scale = copy;
+    return cuda_status(error, "copying a scale");
+  }
+
   // The library takes its descriptors without const and only reads them.
   static cublasLtMatrixLayoutOpaque_t* mutable_of(const cublasLtMatrixLayoutOpaque_t& layout) noexcept {
     return const_cast<cublasLtMatrixLayoutOpaque_t*>(&layout);
@@ -106,7 +119,8 @@ class LtPlan final : public Plan {
     const cublasStatus_t status = cublasLtMatmul(
         handle_->get(), const_cast<cublasLtMatmulDescOpaque_t*>(&desc), launch.alpha, shifted(launch.a, i * matmul_.step_a),
         mutable_of(part.a), shifted(launch.b, i * matmul_.step_b), mutable_of(part.b), launch.beta, c, mutable_of(part.c), d,
-        mutable_of(part.d), &algo_, launch.workspace, traits().workspace, static_cast<cudaStream_t>(launch.stream));
+        mutable_of(part.d), &algo_, launch.workspace, traits().workspace - (matmul_.scaled ? scale_bytes : 0),
+        static_cast<cudaStream_t>(launch.stream));
     return status == CUBLAS_STATUS_SUCCESS ? Status::ok : failed("cublasLtMatmul", status);
   }
 
@@ -276,14 +290,12 @@ class CublasLtProvider final : public Provider {
                      const cublasLtMatmulAlgo_t& algo, const LtConfig& config, std::size_t limit) const {
     if (!may_use(config, matmul, algo, lt_reductions(problem, constraints)))
       return declined("less precise or less repeatable than asked for");
-    // Measured with cublasLt 13.1: sums that are split are rounded to the output's type before the bias is added.
-    if (config.split_k > 1 && problem.epilogue != Epilogue::none && size_of(problem.c_type) == 2 &&
-        !allows(constraints, MathMode::reduced_reduction))
-      return declined("rounds twice: a split reduction with an epilogue");
     PlanTraits traits;
     const cublasStatus_t status = check_algo(handle_->get(), matmul, algo, traits.workspace);
     if (status != CUBLAS_STATUS_SUCCESS) return declined(cublasLtGetStatusName(status));
+    if (matmul.scaled) traits.workspace = (traits.workspace + 15) / 16 * 16 + scale_bytes;
     if (traits.workspace > limit) return declined(fmt::format("needs {} bytes of workspace", traits.workspace));
+    traits.restartable = matmul.launches + (matmul.tail.batch != 0) == 1 || problem.beta == Scalar::zero;
     traits.deterministic = (config.reduction & CUBLASLT_REDUCTION_SCHEME_INPLACE) == 0;
     traits.accumulation = accumulation(matmul);
     std::string id = fmt::format("{}:{}", provider_name, to_text(matmul.types.compute, config));

@@ -168,6 +168,8 @@ std::string lt_declines(const GemmProblem& p, int cc_major) {
                                  : p.a_type == DType::i8 ? declines_integers(p)
                                                          : declines_floats(p);
   if (!types.empty()) return std::string(types);
+  // Measured with cublasLt 13.1: kernels load the bias 16 bytes at a time whatever its address.
+  if (has_bias(p.epilogue) && p.align_bias < 16) return "a bias that is not aligned to 16 bytes";
   if (!epilogue_of(p.epilogue)) return fmt::format("the epilogue {}", name_of(p.epilogue));
   if (p.op_a == Op::C || p.op_b == Op::C) return "a conjugate transpose";
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
@@ -199,9 +201,12 @@ bool lt_allows(cublasComputeType_t compute, const GemmProblem& p, const Constrai
 }
 
 std::uint32_t lt_reductions(const GemmProblem& p, const Constraints& constraints) noexcept {
+  const bool strict = is_16_bit(p.c_type) && !allows(constraints, MathMode::reduced_reduction);
+  // Measured with cublasLt 13.1: sums that were split are rounded to the output's type before the epilogue.
+  if (strict && p.epilogue != Epilogue::none) return CUBLASLT_REDUCTION_SCHEME_NONE;
   std::uint32_t mask = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   // Partial sums kept in the output's type lose what the compute type promised, unless the two are the same.
-  if (is_16_bit(p.c_type) && !allows(constraints, MathMode::reduced_reduction)) return mask;
+  if (strict) return mask;
   mask |= CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
   // Added into the output in place: counters keep the additions apart, but nothing documents their order.
   if (!constraints.deterministic) mask |= CUBLASLT_REDUCTION_SCHEME_INPLACE;
@@ -269,6 +274,7 @@ cublasStatus_t check_algo(cublasLtHandle_t handle, const LtMatmul& matmul, const
 
 Accumulation accumulation(const LtMatmul& matmul) noexcept {
   if (matmul.fast_sums) return Accumulation::fp8_fast;
+  if (matmul.scaled) return Accumulation::fp8;
   const bool plain = matmul.types.compute == CUBLAS_COMPUTE_64F || matmul.types.compute == CUBLAS_COMPUTE_32I ||
                      (matmul.types.compute == CUBLAS_COMPUTE_32F && matmul.types.a == CUDA_R_32F);
   return plain ? Accumulation::plain : Accumulation::tensor_core;

@@ -87,6 +87,11 @@ class CudaRuntime final : public Runtime {
 
   std::unique_ptr<Guard> guard() override { return std::make_unique<CudaGuard>(ordinal_); }
 
+  std::mutex& measuring() noexcept override {
+    static std::mutex of_device[64];
+    return of_device[static_cast<unsigned>(ordinal_) % 64];
+  }
+
   double now() const noexcept override {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }

@@ -39,6 +39,7 @@ std::uint64_t operand_seed(std::uint64_t seed, int set, int operand) noexcept {
 
 std::unique_ptr<CudaTrial> CudaTrial::make(CudaLab& lab, const DeviceInfo& info, const Problem& problem,
                                            const Constraints& constraints, std::size_t workspace, std::uint64_t seed) {
+  if (!spans_fit(problem, info.memory_bytes)) return nullptr;
   const SampleGrid grid = grid_of(problem, seed);
   const std::size_t reference_bytes = static_cast<std::size_t>(grid.samples) * sizeof(Reference);
   std::size_t free = 0, total = 0;
@@ -98,9 +99,10 @@ void CudaTrial::generate() {
     fill(set, layout_.c, spans_.c, 2);
     fill(set, layout_.bias, spans_.bias, 3);
     if (scaled_)
-      cuda_check(cudaMemcpyAsync(at(layout_.in_set(set, layout_.scales)), operand_scales, sizeof operand_scales,
-                                 cudaMemcpyHostToDevice, lab_.stream),
-                 "copying scales");
+      for (int operand : {0, 1})
+        cuda_check(cudaMemcpyAsync(static_cast<char*>(at(layout_.in_set(set, layout_.scales))) + operand * 16, operand_scales + operand,
+                                   sizeof(float), cudaMemcpyHostToDevice, lab_.stream),
+                   "copying scales");
   }
   ReferenceInputs in;
   in.a = at(layout_.a), in.b = at(layout_.b), in.c = beta_.value != 0 ? at(layout_.c) : nullptr;
@@ -141,8 +143,8 @@ Status CudaTrial::launch(const Plan& plan, int set) const noexcept {
   launch.beta = beta_.as_given();
   if (spans_.bias.elements != 0) launch.bias = at(layout_.in_set(set, layout_.bias));
   if (scaled_) {
-    const auto* scales = static_cast<const float*>(at(layout_.in_set(set, layout_.scales)));
-    launch.scale_a = scales, launch.scale_b = scales + 1;
+    const auto* scales = static_cast<const char*>(at(layout_.in_set(set, layout_.scales)));
+    launch.scale_a = scales, launch.scale_b = scales + 16;  // aligned as most libraries want them
   }
   launch.workspace = plan.traits().workspace != 0 ? at(layout_.workspace) : nullptr;
   launch.stream = lab_.stream;

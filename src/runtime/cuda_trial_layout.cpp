@@ -48,7 +48,7 @@ TrialLayout trial_layout(const Problem& problem, std::int64_t l2_bytes, std::siz
   if (c_apart) layout.c = place(end, s.c, align.c);
   layout.bias = place(end, s.bias, align.bias);
   layout.scales = round_up(end);
-  end = layout.scales + 2 * sizeof(float);
+  end = layout.scales + 2 * 16;
   end += red_zone_bytes;
   layout.d = place(end, s.d, align.d);
   if (!c_apart) layout.c = layout.d;

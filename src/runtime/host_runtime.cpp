@@ -58,6 +58,11 @@ class ScalePlan final : public Plan {
           for (std::int64_t z = 0; z < v.batches(); ++z)
             for (std::int64_t j = 0; j < v.cols(); ++j)
               for (std::int64_t i = 0; i < v.rows(); ++i) {
+                if (type == DType::i32) {
+                  const double before = p.beta == Scalar::zero ? 0 : load_number(launch.c, type, v.c_offset(i, j, z));
+                  static_cast<std::int32_t*>(launch.d)[v.d_offset(i, j, z)] = finished_integer(0, 0, beta, before);
+                  continue;
+                }
                 double value = p.beta == Scalar::zero ? 0 : beta * load_number(launch.c, type, v.c_offset(i, j, z));
                 if (has_bias(p.epilogue)) value += load_number(launch.bias, type, z * bias_z + i);
                 store_number(launch.d, type, v.d_offset(i, j, z), activated(activation(p.epilogue), value));
@@ -154,6 +159,10 @@ class HostRuntime final : public Runtime {
   std::unique_ptr<Guard> guard() override { return std::make_unique<Guard>(); }
   double now() const noexcept override {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+  std::mutex& measuring() noexcept override {
+    static std::mutex mutex;
+    return mutex;
   }
   std::unique_ptr<Trial> trial(const Problem& problem, const Constraints& constraints, std::size_t workspace,
                                std::uint64_t seed) override {

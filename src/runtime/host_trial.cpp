@@ -196,6 +196,7 @@ double HostTimer::sample() {
 
 std::unique_ptr<Trial> make_host_trial(const DeviceInfo& info, const Problem& problem, const Constraints& constraints,
                                        std::size_t workspace, std::uint64_t seed) {
+  if (!spans_fit(problem, info.memory_bytes)) return nullptr;
   try {
     return std::make_unique<HostTrial>(info, problem, constraints, workspace, seed);
   } catch (const std::bad_alloc&) {

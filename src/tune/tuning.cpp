@@ -174,6 +174,8 @@ std::vector<std::vector<double>> Tuning::time_in_turns(const std::vector<std::si
   std::vector<std::size_t> timed;
   std::size_t never_dropped = none;
   for (std::size_t t = 0; t < index.size(); ++t) {
+    // A timer captures and warms up its plan, which takes time too: two at least, then as many as there is time for.
+    if (timers.size() >= 2 && index[t] != standing && elapsed() > deadline) continue;
     Timer* timer = timer_of(index[t]);
     if (timer == nullptr) continue;
     if (index[t] == standing) never_dropped = timers.size();
@@ -194,7 +196,8 @@ void Tuning::keep_time(std::size_t i, const std::vector<double>& samples, double
   c.samples = static_cast<int>(samples.size());
   if (is_time(c.us)) return;
   c.outcome = Outcome::failed;
-  c.why = timers_[i] ? "gave no time" : "could not be timed";
+  c.why = timers_[i] ? "gave no time" : elapsed() > listed_deadline_ ? "time budget" : "could not be timed";
+  if (!timers_[i] && elapsed() > listed_deadline_) c.outcome = Outcome::pruned;
 }
 
 void Tuning::time_listed() {
@@ -233,8 +236,8 @@ void Tuning::confirm() {
   Timer* const timers[2] = {timer_of(pair[0]), timer_of(pair[1])};
   if (timers[0] == nullptr || timers[1] == nullptr) return;
   std::vector<double> samples[2];
-  const double end = runtime_.now() + confirm_seconds;
-  for (int round = 0; round < confirm_rounds && (round < 4 || runtime_.now() < end); ++round)
+  const double end = runtime_.now() + std::min(confirm_seconds, std::max(budget_ - elapsed(), 0.0));
+  for (int round = 0; round < confirm_rounds && (round < 2 || runtime_.now() < end); ++round)
     for (const int turn : {round % 2, 1 - round % 2}) samples[turn].push_back(timers[turn]->sample());
   std::vector<Measured> measured;
   for (int i : {0, 1}) {

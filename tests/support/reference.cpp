@@ -43,6 +43,19 @@ Reference compute(const View& v, const Spans& spans, const void* a, const void* 
           sum += added;
           squares += added * added;
         }
+        if (spans.d.type == DType::i32) {  // in whole numbers, which wrap around
+          std::uint64_t whole = 0;
+          for (std::int64_t l = 0; l < r.terms; ++l) {
+            std::int64_t at_a = 0, at_b = 0;
+            if (v.product(i, j, z, l, at_a, at_b))
+              whole += static_cast<std::uint64_t>(static_cast<std::int64_t>(load_number(a, spans.a.type, at_a) * load_number(b, spans.b.type, at_b)));
+          }
+          whole *= static_cast<std::uint64_t>(static_cast<std::int64_t>(alpha));
+          if (c != nullptr)
+            whole += static_cast<std::uint64_t>(static_cast<std::int64_t>(beta)) *
+                     static_cast<std::uint64_t>(static_cast<std::int64_t>(load_number(c, spans.d.type, v.c_offset(i, j, z))));
+          sum = static_cast<std::int32_t>(static_cast<std::uint32_t>(whole));
+        }
         r.value.push_back(activated(activation, sum));
         r.squares.push_back(squares);
         r.at.push_back(v.d_offset(i, j, z));

@@ -163,6 +163,7 @@ class ScriptedRuntime final : public Runtime {
     const std::lock_guard lock(journal_->mutex);
     return journal_->clock;
   }
+  std::mutex& measuring() noexcept override { return measuring_; }
   std::unique_ptr<Trial> trial(const Problem&, const Constraints&, std::size_t, std::uint64_t) override {
     const std::lock_guard lock(journal_->mutex);
     ++journal_->trials;
@@ -178,6 +179,7 @@ class ScriptedRuntime final : public Runtime {
   bool set_allocator(const Allocator&) override { return true; }
 
  private:
+  std::mutex measuring_;
   class ScalePlan final : public Plan {
    public:
     explicit ScalePlan(std::shared_ptr<Journal> journal) : Plan("scale", {}), journal_(std::move(journal)) {}
