@@ -1,6 +1,8 @@
 // Conformance of every host variant, and the trial's judgement of plans that are wrong.
 #include <gtest/gtest.h>
 
+#include <attune/attune.hpp>
+
 #include <array>
 #include <cmath>
 #include <cstdlib>
@@ -428,6 +430,16 @@ TEST(HostNumber, RoundsSixteenBitTypesToNearestEven) {
   EXPECT_EQ(narrow<F16>(1 + 0x3p-11).bits, 0x3c02);
   EXPECT_EQ(narrow<BF16>(1 + 0x1p-8).bits, 0x3f80);
   EXPECT_EQ(narrow<BF16>(1 + 0x3p-8).bits, 0x3f82);
+}
+
+TEST(HostTrial, OperandsPastTheMemoryAreNotTried) {
+  Context ctx(Device::host());
+  GemmProblem p(Op::N, Op::N, 1, 1, 2, DType::f32);
+  p.lda = p.ldb = std::int64_t{1} << 60;
+  const PlanInfo info = ctx.tune(p);
+  EXPECT_EQ(info.timed, 0);
+  ConvProblem c = std::get<ConvProblem>(parse_problem("conv x=1,1,9 w=1,1,3 dilation=9223372036854775807"));
+  EXPECT_THROW(validate(c), Error);
 }
 
 }  // namespace
