@@ -44,7 +44,7 @@ class Context::Impl {
     Key key;
     const std::uint64_t word = constraints_word_.load(std::memory_order_relaxed);
     pack_key(problem, word, KeyPacker(key));
-    Status failed = Status::ok;
+    Failure failed;
     if (!hit(key, launch, failed)) [[unlikely]]
       call_slowly(problem, key, word, launch, failed);
   }
@@ -53,7 +53,7 @@ class Context::Impl {
     Key key;
     const std::uint64_t word = constraints_word_.load(std::memory_order_relaxed);
     pack_key(problem, word, CallPacker(key, facts));
-    Status failed = Status::ok;
+    Failure failed;
     if (hit(key, launch, failed)) [[likely]]
       return;
     P whole = problem;
@@ -88,16 +88,24 @@ class Context::Impl {
     PlanInfo info;
     bool deferred = false;
   };
+  /// A plan that was run for this call and failed; no plan where none was.
+  struct Failure {
+    Status status = Status::ok;
+    std::shared_ptr<const Plan> plan;
+  };
 
-  /// True when a plan was there and has run. `failed` is what it answered otherwise; it stays ok where none ran.
-  bool hit(const Key& key, const Launch& launch, Status& failed) noexcept {
+  /// True when a plan was there and has run.
+  bool hit(const Key& key, const Launch& launch, Failure& failed) noexcept {
     const PlanCache::Found found = cache_.find(key);
     return found && run_found(*found.get(), launch, failed);
   }
-  bool run_found(const CacheEntry& entry, const Launch& launch, Status& failed) noexcept {
+  bool run_found(const CacheEntry& entry, const Launch& launch, Failure& failed) noexcept {
     if (entry.deferred || !operands_fit(entry, launch)) return false;
-    failed = entry.direct ? entry.plan->run(launch) : run_plan(entry.plan, launch);
-    return failed == Status::ok;
+    const Status status = entry.direct ? entry.plan->run(launch) : run_plan(entry.plan, launch);
+    if (status == Status::ok) [[likely]]
+      return true;
+    failed = {status, entry.plan};
+    return false;
   }
   static bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) noexcept {
     const auto x = reinterpret_cast<std::uintptr_t>(a), y = reinterpret_cast<std::uintptr_t>(b);
@@ -116,12 +124,16 @@ class Context::Impl {
   static Constraints constraints_of(const Problem& problem, std::uint64_t word) noexcept { return applied_to(problem, unpack(word)); }
   static void check_operands(const Problem& problem, const Launch& launch);
   Status run_plan(const std::shared_ptr<const Plan>& plan, const Launch& launch) noexcept;
-  /// `word` is what the key was packed with, `failed` what the remembered plan answered, if it has run.
-  void call_slowly(const Problem& problem, const Key& key, std::uint64_t word, const Launch& launch, Status failed);
-  /// `problem` is resolved, `constraints` are those of the problem as it was given. A plan that `failed` already is not run again.
+  /// `word` is what the key was packed with, `failed` the remembered plan, if it was run.
+  void call_slowly(const Problem& problem, const Key& key, std::uint64_t word, const Launch& launch, const Failure& failed);
+  /// `problem` is resolved, `constraints` are those of the problem as it was given. No plan is run twice for one call.
   void run_or_replace(const Problem& problem, const Constraints& constraints, const Key& key, const Obtained& obtained,
-                      const Launch& launch, Status failed);
-  Obtained fallback(const Problem& problem, const Constraints& constraints, const Launch& launch, const std::string& failed);
+                      const Launch& launch, const Failure& failed);
+  /// Throws where what `plan` was to add to may hold a part of its result already: adding once more would be silently wrong.
+  void refuse_if_spoilt(const Plan& plan, const Launch& launch, Status status) const;
+  /// `failed`: the ids of the plans that were run for this call.
+  Obtained fallback(const Problem& problem, const Constraints& constraints, const Launch& launch,
+                    std::unordered_set<std::string> failed);
 
   /// `word`: the constraints, as the key was packed with them.
   Obtained obtain(const Problem& problem, const Key& key, std::uint64_t word, Request request, bool capturing,

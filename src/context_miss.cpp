@@ -55,7 +55,8 @@ Status Context::Impl::run_plan(const std::shared_ptr<const Plan>& plan, const La
   return backend_.runtime->run(plan, with);
 }
 
-void Context::Impl::call_slowly(const Problem& problem, const Key& key, std::uint64_t word, const Launch& launch, Status failed) {
+void Context::Impl::call_slowly(const Problem& problem, const Key& key, std::uint64_t word, const Launch& launch,
+                                const Failure& failed) {
   misses_.fetch_add(1, std::memory_order_relaxed);
   validate(problem);
   if (empty_output(problem)) return;
@@ -68,15 +69,29 @@ void Context::Impl::call_slowly(const Problem& problem, const Key& key, std::uin
   run_or_replace(resolved, constraints_of(problem, word), key, obtained, launch, failed);
 }
 
-void Context::Impl::run_or_replace(const Problem& problem, const Constraints& constraints, const Key& key,
-                                   const Obtained& obtained, const Launch& launch, Status failed) {
-  const Status status = failed != Status::ok ? failed : run_plan(obtained.plan, launch);
-  if (status == Status::ok) return;
+void Context::Impl::refuse_if_spoilt(const Plan& plan, const Launch& launch, Status status) const {
+  if (plan.traits().restartable || launch.c != launch.d) return;
   const std::string why = backend_.runtime->last_failure();
-  if (!obtained.plan->traits().restartable)
-    throw Error(status, fmt::format("{} failed, and a part of its result may be in D already: {}", obtained.plan->id(),
-                                    why.empty() ? to_string(status) : why.c_str()));
-  Obtained other = fallback(problem, constraints, launch, obtained.plan->id());
+  throw Error(status, fmt::format("{} failed, and a part of its result may be in the output already: {}", plan.id(),
+                                  why.empty() ? to_string(status) : why.c_str()));
+}
+
+void Context::Impl::run_or_replace(const Problem& problem, const Constraints& constraints, const Key& key,
+                                   const Obtained& obtained, const Launch& launch, const Failure& failed) {
+  std::unordered_set<std::string> tried;
+  Status status = failed.status;
+  if (failed.plan) {
+    refuse_if_spoilt(*failed.plan, launch, status);
+    tried.insert(failed.plan->id());
+  }
+  // Another thread may have replaced it meanwhile.
+  if (tried.insert(obtained.plan->id()).second) {
+    status = run_plan(obtained.plan, launch);
+    if (status == Status::ok) return;
+    refuse_if_spoilt(*obtained.plan, launch, status);
+  }
+  const std::string why = backend_.runtime->last_failure();
+  Obtained other = fallback(problem, constraints, launch, std::move(tried));
   if (other.plan == nullptr)
     throw Error(status, fmt::format("{} failed: {} ({})", obtained.plan->id(), to_string(status), why.empty() ? "no details" : why));
   // Memory may be there again at the next call; a plan that failed otherwise is not tried again.
@@ -93,14 +108,17 @@ void Context::Impl::run_or_replace(const Problem& problem, const Constraints& co
 
 /// The first plan that runs: the default, the default without workspace, then anything without workspace.
 Context::Impl::Obtained Context::Impl::fallback(const Problem& problem, const Constraints& constraints, const Launch& launch,
-                                                const std::string& failed) {
+                                                std::unordered_set<std::string> failed) {
   Constraints frugal = constraints;
   frugal.workspace_limit = 0;
   Obtained result;
   const auto runs = [&](Prepared prepared) {
-    if (!prepared.plan || prepared.plan->id() == failed) return false;
+    if (!prepared.plan || !failed.insert(prepared.plan->id()).second) return false;
     std::shared_ptr<const Plan> plan = std::move(prepared.plan);
-    if (run_plan(plan, launch) != Status::ok) return false;
+    if (const Status status = run_plan(plan, launch); status != Status::ok) {
+      refuse_if_spoilt(*plan, launch, status);
+      return false;
+    }
     result.info.plan = result.info.default_plan = plan->id();
     result.info.source = Source::default_plan;
     result.info.workspace = plan->traits().workspace;

@@ -419,15 +419,18 @@ TEST(Context, ADeterministicKeyKeepsItsBitsWhateverIsLoadedLater) {
 TEST(Context, APlanThatFailsWhenWarmIsNotRunTwice) {
   Fixture f;
   f.scripts[1].fails_to_run = true;
-  Context ctx = f.make();
+  Context ctx = f.make("1", 1);
   ctx.tune(problem);
   tuned_gemm(ctx, problem, {a, b, d});
   EXPECT_EQ(f.runs("fake:fast"), 1);
   EXPECT_EQ(f.runs("fake:default"), 1);
   EXPECT_EQ(ctx.stats().replaced, 1u);
-  // Nor does its record bring it back.
-  ctx.tune(problem);
+  // Nor does its record bring it back once its entry is gone.
+  ctx.set_benchmark(false);
   tuned_gemm(ctx, GemmProblem(Op::N, Op::N, 32, 32, 32, DType::f32), {a, b, d});
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.runs("fake:fast"), 1);
+  EXPECT_EQ(f.runs("fake:default"), 3);
 }
 
 TEST(Context, AFailureThatMayHaveWrittenIsReported) {
@@ -435,10 +438,35 @@ TEST(Context, AFailureThatMayHaveWrittenIsReported) {
   f.scripts[1].fails_to_run = true;
   f.scripts[1].traits.restartable = false;
   Context ctx = f.make();
-  ctx.tune(problem);
-  EXPECT_EQ(tuned_gemm(ctx, problem, {a, b, d}, nullptr, std::nothrow), Status::device_error);
+  const float one = 1;
+  GemmProblem adds = problem;
+  adds.beta = Scalar::one;
+  ctx.tune(adds);
+  EXPECT_EQ(tuned_gemm(ctx, adds, {a, b, d, d, &one, &one}, nullptr, std::nothrow), Status::device_error);
   EXPECT_EQ(f.runs("fake:fast"), 1);
   EXPECT_EQ(f.runs("fake:default"), 0) << "adding to D once more would be silently wrong";
+  alignas(64) static float c[64 * 64];
+  EXPECT_EQ(tuned_gemm(ctx, adds, {a, b, c, d, &one, &one}, nullptr, std::nothrow), Status::ok) << "C is as it was";
+  EXPECT_EQ(f.runs("fake:default"), 1);
+}
+
+TEST(Context, NoPlanRunsTwiceForOneCallAndNoneBehindASpoiltOutput) {
+  Fixture f;
+  f.scripts[0].fails_to_run = f.scripts[1].fails_to_run = true;
+  f.scripts.push_back({"third", {30}});
+  Context ctx = f.make();
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.runs("fake:fast"), 1);
+  EXPECT_EQ(f.runs("fake:default"), 1);
+  EXPECT_EQ(f.runs("fake:third"), 1);
+
+  Fixture spoils;
+  spoils.scripts = f.scripts;
+  spoils.scripts[0].traits.restartable = false;
+  Context other = spoils.make();
+  const float one = 1;
+  EXPECT_EQ(tuned_gemm(other, problem, {a, b, d, d, &one, &one}, nullptr, std::nothrow), Status::device_error);
+  EXPECT_EQ(spoils.runs("fake:third"), 0);
 }
 
 TEST(Context, ALogCallbackMayAskItsContext) {
