@@ -53,22 +53,20 @@ void run(Context& ctx, const GemmProblem& problem, const GemmArgs& args, Stream 
 }
 
 /// For the entry points that make the problem themselves: it takes the facts of the call at once.
-void run_made(Context& ctx, GemmProblem problem, const void* a, const void* b, const void* beta_c, void* d, const void* alpha,
-              const void* beta, Stream stream) {
-  Launch launch{a, b, beta_c, d};
-  launch.stream = stream;
+Launch take_operands(GemmProblem& problem, const void* a, const void* b, void* c, const void* alpha, const void* beta) noexcept {
+  Launch launch{a, b, c, c};
   CallFacts facts;
   take_scalars(problem.compute, alpha, beta, launch, facts);
   problem.alpha = facts.scalar[0];
   problem.beta = facts.scalar[1];
   problem.align_a = alignment_of(a);
   problem.align_b = alignment_of(b);
-  problem.align_d = alignment_of(d);
+  problem.align_d = alignment_of(c);
   if (problem.beta == Scalar::zero)
     launch.c = nullptr;
   else
     problem.align_c = problem.align_d;
-  ctx.impl().call(problem, launch);
+  return launch;
 }
 
 void run(Context& ctx, const ConvProblem& problem, const ConvArgs& args, Stream stream) {
@@ -145,7 +143,9 @@ void tuned_gemm_strided_batched(Context& ctx, Op transa, Op transb, std::int64_t
   problem.compute = compute;
   problem.lda = lda, problem.ldb = ldb, problem.ldc = problem.ldd = ldc;
   problem.stride_a = stride_a, problem.stride_b = stride_b, problem.stride_c = problem.stride_d = stride_c;
-  run_made(ctx, problem, a, b, c, c, alpha, beta, stream);
+  Launch launch = take_operands(problem, a, b, c, alpha, beta);
+  launch.stream = stream;
+  ctx.impl().call(problem, launch, blas_names);
 }
 
 Status tuned_gemm_strided_batched(Context& ctx, Op transa, Op transb, std::int64_t m, std::int64_t n, std::int64_t k,
@@ -178,7 +178,25 @@ Status tuned_gemm(Context& ctx, Op transa, Op transb, std::int64_t m, std::int64
 void tuned_gemm_row_major(Context& ctx, Op transa, Op transb, std::int64_t m, std::int64_t n, std::int64_t k, const void* alpha,
                           const void* a, DType a_type, std::int64_t lda, const void* b, DType b_type, std::int64_t ldb,
                           const void* beta, void* c, DType c_type, std::int64_t ldc, Compute compute, Stream stream) {
-  tuned_gemm(ctx, transb, transa, n, m, k, alpha, b, b_type, ldb, a, a_type, lda, beta, c, c_type, ldc, compute, stream);
+  try {
+    tuned_gemm(ctx, transb, transa, n, m, k, alpha, b, b_type, ldb, a, a_type, lda, beta, c, c_type, ldc, compute, stream);
+  } catch (const Error& error) {
+    // What is refused is refused once more under the caller's own names. The call path has one copy of itself, and no names.
+    if (error.status() != Status::invalid_argument && error.status() != Status::unsupported) throw;
+    given("lda", lda);
+    given("ldb", ldb);
+    if (alpha == nullptr || beta == nullptr || ldc < 0) throw;
+    GemmProblem problem;
+    problem.op_a = transb, problem.op_b = transa;
+    problem.m = n, problem.n = m, problem.k = k;
+    problem.a_type = b_type, problem.b_type = a_type, problem.c_type = c_type;
+    problem.compute = compute;
+    problem.lda = ldb, problem.ldb = lda, problem.ldc = problem.ldd = ldc;
+    const Launch launch = take_operands(problem, b, a, c, alpha, beta);
+    validate(problem, row_major_names);
+    Context::Impl::check_operands(resolve(problem), launch, row_major_names);
+    throw;
+  }
 }
 
 Status tuned_gemm_row_major(Context& ctx, Op transa, Op transb, std::int64_t m, std::int64_t n, std::int64_t k, const void* alpha,

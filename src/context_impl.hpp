@@ -40,13 +40,13 @@ class Context::Impl {
   /// The call path: runs the remembered plan, or goes the long way. `launch.c` may be null where beta is zero. The first form
   /// takes a problem that holds the facts of the call, the second adds them without copying the problem.
   template <class P>
-  void call(const P& problem, const Launch& launch) {
+  void call(const P& problem, const Launch& launch, const GemmNames& names = problem_names) {
     Key key;
     const std::uint64_t word = constraints_word_.load(std::memory_order_relaxed);
     pack_key(problem, word, KeyPacker(key));
     Failure failed;
     if (!hit(key, launch, failed)) [[unlikely]]
-      call_slowly(problem, key, word, launch, failed);
+      call_slowly(problem, key, word, launch, failed, names);
   }
   template <class P>
   void call(const P& problem, const CallFacts& facts, const Launch& launch) {
@@ -58,8 +58,11 @@ class Context::Impl {
       return;
     P whole = problem;
     visit_fields(whole, FactsWriter(facts));
-    call_slowly(whole, key, word, launch, failed);
+    call_slowly(whole, key, word, launch, failed, problem_names);
   }
+
+  /// Names what the call path refuses: an operand that is null or overlaps the output. `problem` is valid and resolved.
+  static void check_operands(const Problem& problem, const Launch& launch, const GemmNames& names);
 
   /// As Context::tune; `report` (may be null) receives every candidate when something was timed.
   PlanInfo tune(const Problem& problem, std::vector<CandidateResult>* report);
@@ -111,7 +114,7 @@ class Context::Impl {
     const auto x = reinterpret_cast<std::uintptr_t>(a), y = reinterpret_cast<std::uintptr_t>(b);
     return x < y + b_bytes && y < x + a_bytes;
   }
-  /// No operand is null or overlaps the output; call_slowly says which does.
+  /// No operand is null or overlaps the output; check_operands says which does.
   static bool operands_fit(const CacheEntry& e, const Launch& l) noexcept {
     if (l.d == nullptr || (e.a_bytes != 0 && l.a == nullptr) || (e.b_bytes != 0 && l.b == nullptr)) return false;
     if (overlap(l.a, e.a_bytes, l.d, e.d_bytes) || overlap(l.b, e.b_bytes, l.d, e.d_bytes)) return false;
@@ -122,10 +125,10 @@ class Context::Impl {
   }
   static Key key_of(const Problem& problem, std::uint64_t word) noexcept;
   static Constraints constraints_of(const Problem& problem, std::uint64_t word) noexcept { return applied_to(problem, unpack(word)); }
-  static void check_operands(const Problem& problem, const Launch& launch);
   Status run_plan(const std::shared_ptr<const Plan>& plan, const Launch& launch) noexcept;
   /// `word` is what the key was packed with, `failed` the remembered plan, if it was run.
-  void call_slowly(const Problem& problem, const Key& key, std::uint64_t word, const Launch& launch, const Failure& failed);
+  void call_slowly(const Problem& problem, const Key& key, std::uint64_t word, const Launch& launch, const Failure& failed,
+                   const GemmNames& names);
   /// `problem` is resolved, `constraints` are those of the problem as it was given. No plan is run twice for one call.
   void run_or_replace(const Problem& problem, const Constraints& constraints, const Key& key, const Obtained& obtained,
                       const Launch& launch, const Failure& failed);

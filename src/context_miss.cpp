@@ -17,32 +17,30 @@ bool same_strides(const Problem& problem) noexcept {
 
 }  // namespace
 
-/// Names what operands_fit refused. `problem` is valid and resolved.
-void Context::Impl::check_operands(const Problem& problem, const Launch& launch) {
+void Context::Impl::check_operands(const Problem& problem, const Launch& launch, const GemmNames& names) {
   const Spans s = spans(problem);
   const bool gemm = std::holds_alternative<GemmProblem>(problem);
   const bool reads = !scales_only(problem);
   const auto refuse = [](const char* name, const char* why) {
     throw Error(Status::invalid_argument, fmt::format("{}: {}", name, why));
   };
-  const auto refuse_overlap = [&](const char* name, const char* why, const void* with, std::size_t bytes) {
-    throw Error(Status::invalid_argument, fmt::format("{} = {} ({} bytes): {} at {} ({} bytes)", name, launch.d, s.d.bytes(), why, with, bytes));
-  };
-  const char* out = gemm ? "D" : "out";
+  const char *in0 = gemm ? names.a : "in0", *in1 = gemm ? names.b : "in1", *out = gemm ? names.d : "out";
   if (launch.d == nullptr) refuse(out, "is null");
-  if (reads && s.a.elements > 0 && launch.a == nullptr) refuse(gemm ? "A" : "in0", "is null");
-  if (reads && s.b.elements > 0 && launch.b == nullptr) refuse(gemm ? "B" : "in1", "is null");
+  if (reads && s.a.elements > 0 && launch.a == nullptr) refuse(in0, "is null");
+  if (reads && s.b.elements > 0 && launch.b == nullptr) refuse(in1, "is null");
   if (s.c.elements > 0 && launch.c == nullptr) refuse("C", "is null, and beta is not zero");
   if (s.bias.elements > 0 && launch.bias == nullptr) refuse("bias", "is null, and the epilogue has one");
-  if (overlap(launch.bias, s.bias.bytes(), launch.d, s.d.bytes())) 
-    refuse_overlap(out, "overlaps the bias", launch.bias, s.bias.bytes());
-  if (reads && overlap(launch.a, s.a.bytes(), launch.d, s.d.bytes())) 
-    refuse_overlap(out, gemm ? "overlaps A" : "overlaps in0", launch.a, s.a.bytes());
-  if (reads && overlap(launch.b, s.b.bytes(), launch.d, s.d.bytes())) 
-    refuse_overlap(out, gemm ? "overlaps B" : "overlaps in1", launch.b, s.b.bytes());
+  const auto refuse_overlap = [&](const char* why, const char* other, const void* at, std::size_t bytes) {
+    throw Error(Status::invalid_argument,
+                fmt::format("{} = {} ({} bytes): {} {} at {} ({} bytes)", out, launch.d, s.d.bytes(), why, other, at, bytes));
+  };
+  if (overlap(launch.bias, s.bias.bytes(), launch.d, s.d.bytes()))
+    refuse_overlap("overlaps", "the bias", launch.bias, s.bias.bytes());
+  if (reads && overlap(launch.a, s.a.bytes(), launch.d, s.d.bytes())) refuse_overlap("overlaps", in0, launch.a, s.a.bytes());
+  if (reads && overlap(launch.b, s.b.bytes(), launch.d, s.d.bytes())) refuse_overlap("overlaps", in1, launch.b, s.b.bytes());
   if (s.c.elements > 0 && overlap(launch.c, s.c.bytes(), launch.d, s.d.bytes()) &&
       !(launch.c == launch.d && same_strides(problem)))
-    refuse_overlap(out, "must be C itself, with its strides, or lie apart from it: C is", launch.c, s.c.bytes());
+    refuse_overlap("must be C itself, with its strides, or lie apart from it:", "C is", launch.c, s.c.bytes());
 }
 
 Status Context::Impl::run_plan(const std::shared_ptr<const Plan>& plan, const Launch& launch) noexcept {
@@ -56,12 +54,12 @@ Status Context::Impl::run_plan(const std::shared_ptr<const Plan>& plan, const La
 }
 
 void Context::Impl::call_slowly(const Problem& problem, const Key& key, std::uint64_t word, const Launch& launch,
-                                const Failure& failed) {
+                                const Failure& failed, const GemmNames& names) {
   misses_.fetch_add(1, std::memory_order_relaxed);
-  validate(problem);
+  validate(problem, names);
   if (empty_output(problem)) return;
   const Problem resolved = resolve(problem);
-  check_operands(resolved, launch);
+  check_operands(resolved, launch, names);
   const auto guard = backend_.runtime->guard();
   const bool capturing = backend_.runtime->capturing(launch.stream);
   // Resolving makes f32 of Compute::f32_tf32: what that allows is taken from the problem as it was given.

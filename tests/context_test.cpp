@@ -118,6 +118,63 @@ TEST(Context, BadArgumentsAreRefusedAndLeaveNothing) {
   EXPECT_EQ(f.runs("fake:fast"), 1);
 }
 
+TEST(Context, ARefusalNamesTheCallersOwnArgument) {
+  Fixture f;
+  Context ctx = f.make();
+  const float one = 1, zero = 0;
+  struct Call {
+    Op transa = Op::N, transb = Op::N;
+    std::int64_t m = 4, n = 6, k = 8;
+    const void *a, *b;
+    DType a_type = DType::f32, b_type = DType::f32;
+    std::int64_t lda = 16, ldb = 16;
+    void* c;
+    std::int64_t ldc = 16;
+  };
+  const Call good{.a = a, .b = b, .c = d};
+  const auto says = [&](bool row_major, Call x, const std::string& message) {
+    const auto run = [&](auto form) {
+      return form(ctx, x.transa, x.transb, x.m, x.n, x.k, &one, x.a, x.a_type, x.lda, x.b, x.b_type, x.ldb, &zero, x.c, DType::f32, x.ldc,
+                  Compute::f32, Stream(), std::nothrow);
+    };
+    EXPECT_NE(row_major ? run([](auto&&... args) { return tuned_gemm_row_major(args...); })
+                        : run([](auto&&... args) { return tuned_gemm(args...); }),
+              Status::ok);
+    EXPECT_EQ(std::string(last_error_message()).substr(0, message.size()), message);
+  };
+  const auto with = [&](auto edit) {
+    Call x = good;
+    edit(x);
+    return x;
+  };
+  for (const bool row_major : {false, true}) {
+    says(row_major, with([](Call& x) { x.m = -1; }), "m = -1:");
+    says(row_major, with([](Call& x) { x.n = -1; }), "n = -1:");
+    says(row_major, with([](Call& x) { x.lda = -1; }), "lda = -1:");
+    says(row_major, with([](Call& x) { x.ldb = -1; }), "ldb = -1:");
+    says(row_major, with([](Call& x) { x.ldc = -1; }), "ldc = -1:");
+    says(row_major, with([](Call& x) { x.transa = Op::C; }), "transa = C:");
+    says(row_major, with([](Call& x) { x.transb = Op::C; }), "transb = C:");
+    says(row_major, with([](Call& x) { x.a_type = DType::i32; }), "a_type = i32:");
+    says(row_major, with([](Call& x) { x.b_type = DType::i32; }), "b_type = i32:");
+    says(row_major, with([](Call& x) { x.b_type = static_cast<DType>(99); }), "b_type = 99:");
+    says(row_major, with([](Call& x) { x.a = nullptr; }), "A: is null");
+    says(row_major, with([](Call& x) { x.b = nullptr; }), "B: is null");
+    says(row_major, with([](Call& x) { x.c = nullptr; }), "C: is null");
+    says(row_major, with([](Call& x) { x.a = reinterpret_cast<char*>(a) + 1; }), "align_a = 1:");
+    says(row_major, with([](Call& x) { x.b = reinterpret_cast<char*>(b) + 1; }), "align_b = 1:");
+    says(row_major, with([](Call& x) { x.c = reinterpret_cast<char*>(d) + 1; }), "align_c = 1:");
+  }
+  says(false, with([](Call& x) { x.lda = 3; }), "lda = 3: must be at least 4, the rows of A");
+  says(false, with([](Call& x) { x.ldb = 7; }), "ldb = 7: must be at least 8, the rows of B");
+  says(true, with([](Call& x) { x.lda = 7; }), "lda = 7: must be at least 8, the columns of A");
+  says(true, with([](Call& x) { x.ldb = 5; }), "ldb = 5: must be at least 6, the columns of B");
+  says(true, with([](Call& x) { x.ldc = 5; }), "ldc = 5: must be at least 6, the columns of C");
+  tuned_gemm_row_major(ctx, Op::N, Op::N, 4, 6, 8, &one, a, DType::f32, 16, b, DType::f32, 16, &zero, d, DType::f32, 16, Compute::f32);
+  says(true, with([](Call& x) { x.c = a; }), "C = ");
+  EXPECT_NE(std::string(last_error_message()).find("overlaps A at"), std::string::npos) << last_error_message();
+}
+
 TEST(Context, TheNonThrowingFormReturnsTheCodeAndKeepsTheMessage) {
   Fixture f;
   Context ctx = f.make();

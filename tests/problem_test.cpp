@@ -97,6 +97,10 @@ TEST(Validate, NamesArgumentAndValue) {
   EXPECT_NE(why_refused(gemm_with([](auto& p) { p.batch = 2, p.stride_d = 0; })).find("stride_d = 0"), std::string::npos);
   const std::int64_t huge = std::numeric_limits<std::int64_t>::max() / 2;
   EXPECT_NE(why_refused(gemm_with([&](auto& p) { p.n = huge, p.ldc = 100; })).find("overflows"), std::string::npos);
+  // The last element lies at 2^63 - 1: one past it is no number any more.
+  EXPECT_NE(why_refused(gemm_with([](auto& p) {
+              p.m = 2, p.n = 2, p.ldc = p.ldd = std::numeric_limits<std::int64_t>::max() - 1;
+            })).find("overflows"), std::string::npos);
   EXPECT_NE(why_refused(gemm_with([](auto& p) { p.op_a = Op::C; }), Status::unsupported).find("op_a = C"), std::string::npos);
   const auto types = [&](DType a, DType b, DType c) {
     return why_refused(gemm_with([&](auto& p) {
@@ -110,6 +114,7 @@ TEST(Validate, NamesArgumentAndValue) {
   EXPECT_NE(types(DType::i8, DType::i8, DType::f32).find("c_type = f32"), std::string::npos);
   EXPECT_NE(types(DType::i8, DType::f32, DType::i32).find("b_type = f32"), std::string::npos);
   EXPECT_NE(types(DType::f32, DType::f32, DType::i8).find("c_type = i8"), std::string::npos);
+  EXPECT_NE(types(DType::f32, DType::f64, DType::f32).find("a_type = f32, b_type = f64, c_type = f32"), std::string::npos);
   EXPECT_NE(types(DType::i32, DType::i32, DType::i32).find("a_type = i32"), std::string::npos);
   GemmProblem whole(Op::N, Op::N, 4, 4, 4, DType::i8);
   whole.epilogue = Epilogue::relu;

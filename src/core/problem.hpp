@@ -11,6 +11,32 @@
 
 namespace attune {
 
+/// What the arguments of a GEMM are called where its caller gave them, for messages.
+struct GemmNames {
+  const char *op_a = "op_a", *op_b = "op_b", *m = "m", *n = "n", *a_type = "a_type", *b_type = "b_type";
+  const char *lda = "lda", *ldb = "ldb", *ldd = "ldd", *stride_a = "stride_a", *stride_b = "stride_b", *stride_d = "stride_d";
+  const char *align_a = "align_a", *align_b = "align_b", *align_d = "align_d", *a = "A", *b = "B", *d = "D";
+  const char* lines = "rows";  ///< what a leading dimension must hold
+};
+inline constexpr GemmNames problem_names;
+/// In the argument order of BLAS, where D is C.
+inline constexpr GemmNames blas_names = [] {
+  GemmNames names;
+  names.op_a = "transa", names.op_b = "transb", names.d = "C", names.ldd = "ldc", names.stride_d = "stride_c";
+  names.align_d = "align_c";
+  return names;
+}();
+/// Row-major C = op(A) op(B) is run as the column-major C' = op(B)' op(A)'.
+inline constexpr GemmNames row_major_names = [] {
+  GemmNames names = blas_names;
+  names.op_a = "transb", names.op_b = "transa", names.m = "n", names.n = "m", names.a_type = "b_type", names.b_type = "a_type";
+  names.lda = "ldb", names.ldb = "lda", names.align_a = "align_b", names.align_b = "align_a", names.a = "B", names.b = "A";
+  names.lines = "columns";
+  return names;
+}();
+/// As validate(problem), with these names for the arguments of a GEMM.
+void validate(const Problem& problem, const GemmNames& names);
+
 /// The problem with every `packed` replaced by its value and Compute::f32_tf32 by f32; its meaning stays.
 Problem resolve(const Problem& problem);
 

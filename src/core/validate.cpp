@@ -30,7 +30,7 @@ void check_type(const char* name, DType type) {
 constexpr bool is_float(DType type) noexcept { return !is_fp8(type) && type != DType::i8 && type != DType::i32; }
 
 /// fp8 and integers have their own pairs of inputs and output; f64 stays among itself.
-void check_types(const GemmProblem& p) {
+void check_types(const GemmProblem& p, const GemmNames& name) {
   const auto refuse_output = [&](const char* accepted) {
     refuse(Status::unsupported, "c_type = {}: {} inputs take {}", name_of(p.c_type), name_of(p.a_type), accepted);
   };
@@ -39,9 +39,9 @@ void check_types(const GemmProblem& p) {
     return;
   }
   if (p.a_type == DType::i32 || p.b_type == DType::i32)
-    refuse(Status::unsupported, "{} = i32: an output type only", p.a_type == DType::i32 ? "a_type" : "b_type");
+    refuse(Status::unsupported, "{} = i32: an output type only", p.a_type == DType::i32 ? name.a_type : name.b_type);
   if (is_fp8(p.a_type) != is_fp8(p.b_type) || is_float(p.a_type) != is_float(p.b_type))
-    refuse(Status::unsupported, "b_type = {}: an a_type of {} goes with {}", name_of(p.b_type), name_of(p.a_type),
+    refuse(Status::unsupported, "{} = {}: beside {} = {} goes {}", name.b_type, name_of(p.b_type), name.a_type, name_of(p.a_type),
            is_fp8(p.a_type) ? "f8_e4m3 or f8_e5m2" : p.a_type == DType::i8 ? "i8" : "f16, bf16, f32 or f64");
   if (is_fp8(p.a_type) && p.c_type != DType::f16 && p.c_type != DType::bf16 && p.c_type != DType::f32)
     refuse_output("f16, bf16 or f32");
@@ -63,15 +63,18 @@ void check_epilogue(Epilogue epilogue, int align_bias) {
     refuse(Status::invalid_argument, "align_bias = {}: the epilogue {} has no bias", align_bias, name_of(epilogue));
 }
 
-void check_compute(Compute compute, DType out, std::initializer_list<DType> types) {
+struct NamedType {
+  const char* name;
+  DType type;
+};
+
+void check_compute(Compute compute, const NamedType& out, const NamedType& in0, const NamedType& in1) {
   if (!is_known(compute)) refuse(Status::invalid_argument, "compute = {}: unknown", static_cast<int>(compute));
-  bool doubles = out == DType::f64;
-  for (DType type : types) doubles = doubles || type == DType::f64;
-  for (DType type : types)
-    if ((type == DType::f64) != doubles || (out == DType::f64) != doubles)
-      refuse(Status::unsupported, "data types {}, {} and {}: f64 mixed with another type is reserved", name_of(*types.begin()),
-             name_of(*(types.end() - 1)), name_of(out));
-  const bool integers = out == DType::i32;
+  const bool doubles = out.type == DType::f64;
+  if ((in0.type == DType::f64) != doubles || (in1.type == DType::f64) != doubles)
+    refuse(Status::unsupported, "{} = {}, {} = {}, {} = {}: f64 mixed with another type is reserved", in0.name, name_of(in0.type),
+           in1.name, name_of(in1.type), out.name, name_of(out.type));
+  const bool integers = out.type == DType::i32;
   if (doubles != (compute == Compute::f64) || integers != (compute == Compute::i32))
     refuse(Status::invalid_argument, "compute = {}: f64 operands need f64, i8 ones i32, all others f32 or f32_tf32", name_of(compute));
 }
@@ -93,11 +96,10 @@ void check_span(const char* name, const std::int64_t* size, const std::int64_t* 
   for (int i = 0; i < count; ++i) {
     if (size[i] == 0) return;
     const std::int64_t reach = saturating_mul(size[i] - 1, stride[i]);
-    if (reach == saturated || __builtin_add_overflow(last, reach, &last))
-      refuse(Status::invalid_argument, "{} of {} elements with steps of {}: its extent overflows 64 bits", name, fmt::join(size, size + count, " x "),
-             fmt::join(stride, stride + count, ", "));
+    if (reach == saturated || __builtin_add_overflow(last, reach, &last)) last = saturated;
+    if (last == saturated) break;
   }
-  if (saturating_mul(last + 1, static_cast<std::int64_t>(size_of(type))) == saturated)
+  if (last == saturated || saturating_mul(last + 1, static_cast<std::int64_t>(size_of(type))) == saturated)
     refuse(Status::invalid_argument, "{} of {} elements with steps of {}: its extent overflows 64 bits", name, fmt::join(size, size + count, " x "),
              fmt::join(stride, stride + count, ", "));
 }
@@ -106,53 +108,54 @@ struct Matrix {
   const char* name;
   const char* ld_name;
   const char* stride_name;
+  const char* lines;
   std::int64_t rows, cols, ld, stride;
   DType type;
 };
 
 void check_matrix(const Matrix& x, std::int64_t batch) {
   if (x.ld < std::max<std::int64_t>(1, x.rows))
-    refuse(Status::invalid_argument, "{} = {}: must be at least {}, the rows of {}", x.ld_name, x.ld,
-           std::max<std::int64_t>(1, x.rows), x.name);
+    refuse(Status::invalid_argument, "{} = {}: must be at least {}, the {} of {}", x.ld_name, x.ld,
+           std::max<std::int64_t>(1, x.rows), x.lines, x.name);
   if (x.stride < 0) refuse(Status::invalid_argument, "{} = {}: must not be negative", x.stride_name, x.stride);
   const std::int64_t size[3] = {x.rows, x.cols, batch}, stride[3] = {1, x.ld, x.stride};
   check_span(x.name, size, stride, 3, x.type);
 }
 
-void check(const GemmProblem& given) {
-  for (const auto& [name, op] : {std::pair("op_a", given.op_a), std::pair("op_b", given.op_b)}) {
+void check(const GemmProblem& given, const GemmNames& names) {
+  for (const auto& [name, op] : {std::pair(names.op_a, given.op_a), std::pair(names.op_b, given.op_b)}) {
     if (!is_known(op)) refuse(Status::invalid_argument, "{} = {}: unknown operation", name, static_cast<int>(op));
     if (op == Op::C) refuse(Status::unsupported, "{} = C: the conjugate transpose is reserved", name);
   }
-  at_least("m", given.m, 0);
-  at_least("n", given.n, 0);
+  at_least(names.m, given.m, 0);
+  at_least(names.n, given.n, 0);
   at_least("k", given.k, 0);
   at_least("batch", given.batch, 0);
-  check_type("a_type", given.a_type);
-  check_type("b_type", given.b_type);
+  check_type(names.a_type, given.a_type);
+  check_type(names.b_type, given.b_type);
   check_type("c_type", given.c_type);
-  check_types(given);
-  check_compute(given.compute, given.c_type, {given.a_type, given.b_type});
+  check_types(given, names);
+  check_compute(given.compute, {"c_type", given.c_type}, {names.a_type, given.a_type}, {names.b_type, given.b_type});
   check_scalar("alpha", given.alpha);
   check_scalar("beta", given.beta);
   check_epilogue(given.epilogue, given.align_bias);
-  check_alignment("align_a", given.align_a, given.a_type);
-  check_alignment("align_b", given.align_b, given.b_type);
+  check_alignment(names.align_a, given.align_a, given.a_type);
+  check_alignment(names.align_b, given.align_b, given.b_type);
   check_alignment("align_c", given.align_c, given.c_type);
-  check_alignment("align_d", given.align_d, given.c_type);
+  check_alignment(names.align_d, given.align_d, given.c_type);
   check_alignment("align_bias", given.align_bias, given.c_type);
 
   const Problem filled = resolve(given);
   const GemmProblem& p = std::get<GemmProblem>(filled);
   const bool na = p.op_a == Op::N, nb = p.op_b == Op::N;
-  check_matrix({"A", "lda", "stride_a", na ? p.m : p.k, na ? p.k : p.m, p.lda, p.stride_a, p.a_type}, p.batch);
-  check_matrix({"B", "ldb", "stride_b", nb ? p.k : p.n, nb ? p.n : p.k, p.ldb, p.stride_b, p.b_type}, p.batch);
-  check_matrix({"C", "ldc", "stride_c", p.m, p.n, p.ldc, p.stride_c, p.c_type}, p.batch);
-  check_matrix({"D", "ldd", "stride_d", p.m, p.n, p.ldd, p.stride_d, p.c_type}, p.batch);
+  check_matrix({names.a, names.lda, names.stride_a, names.lines, na ? p.m : p.k, na ? p.k : p.m, p.lda, p.stride_a, p.a_type}, p.batch);
+  check_matrix({names.b, names.ldb, names.stride_b, names.lines, nb ? p.k : p.n, nb ? p.n : p.k, p.ldb, p.stride_b, p.b_type}, p.batch);
+  check_matrix({"C", "ldc", "stride_c", names.lines, p.m, p.n, p.ldc, p.stride_c, p.c_type}, p.batch);
+  check_matrix({names.d, names.ldd, names.stride_d, names.lines, p.m, p.n, p.ldd, p.stride_d, p.c_type}, p.batch);
   // Matrices that overlap would be written by several problems at once, in no order.
   if (p.batch > 1 && p.m > 0 && p.n > 0 && p.stride_d < p.m + (p.n - 1) * p.ldd &&
       !(p.stride_d >= p.m && saturating_mul(p.batch - 1, p.stride_d) + p.m <= p.ldd))
-    refuse(Status::invalid_argument, "stride_d = {}: the {} output matrices overlap", p.stride_d, p.batch);
+    refuse(Status::invalid_argument, "{} = {}: the {} output matrices overlap", names.stride_d, p.stride_d, p.batch);
 }
 
 /// Distinct elements of an output must have distinct addresses: sorted by stride, each must step past all smaller ones.
@@ -217,7 +220,7 @@ void check(const ConvProblem& given) {
   check_type("w_type", given.w_type);
   check_type("y_type", given.y_type);
   check_types(given);
-  check_compute(given.compute, given.y_type, {given.x_type, given.w_type});
+  check_compute(given.compute, {"y_type", given.y_type}, {"x_type", given.x_type}, {"w_type", given.w_type});
   check_scalar("alpha", given.alpha);
   check_scalar("beta", given.beta);
   check_epilogue(given.epilogue, given.align_bias);
@@ -242,11 +245,20 @@ void check(const ConvProblem& given) {
 
 }  // namespace
 
+void validate(const Problem& problem, const GemmNames& names) {
+  std::visit(
+      [&](const auto& p) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(p)>, GemmProblem>)
+          check(p, names);
+        else
+          check(p);
+      },
+      problem);
+}
+
 inline namespace v0 {
 
-void validate(const Problem& problem) {
-  std::visit([](const auto& p) { check(p); }, problem);
-}
+void validate(const Problem& problem) { validate(problem, problem_names); }
 
 }  // namespace v0
 }  // namespace attune
