@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <set>
+#include <stdexcept>
 #include <thread>
 
 #include "core/problem.hpp"
@@ -324,6 +325,60 @@ TEST(HostRuntime, TakesWorkspacesFromTheAllocator) {
     EXPECT_FALSE(runtime->set_allocator({}));
   }
   EXPECT_EQ(counts.given, 1);
+}
+
+TEST(HostRuntime, AnAllocatorThatThrowsHasDenied) {
+  auto runtime = make_host_runtime();
+  Allocator hooks;
+  hooks.allocate = [](std::size_t, Stream, void*) -> void* { throw std::runtime_error("no"); };
+  hooks.deallocate = [](void*, std::size_t, Stream, void*) noexcept {};
+  ASSERT_TRUE(runtime->set_allocator(hooks));
+  test::HostCase c(gemm(64, 64, 64), 1, 0, 1);
+  const std::shared_ptr<const Plan> plan = host().provider->prepare_default(c.problem(), constraints(no_limit, true)).plan;
+  Launch launch = c.launch(0);
+  launch.workspace = nullptr;
+  EXPECT_EQ(runtime->run(plan, launch), Status::no_memory);
+}
+
+TEST(HostRuntime, OneMeasurementAtATimeForAllContexts) {
+  EXPECT_EQ(&make_host_runtime()->measuring(), &make_host_runtime()->measuring());
+}
+
+TEST(HostGemm, IntegersWrapAroundExactly) {
+  constexpr std::int64_t m = 33, n = 19, k = 70;
+  const std::int32_t alpha = 2'000'000'011, beta = (1 << 30) + 1, zero = 0;
+  std::vector<std::int8_t> a(m * k), b(k * n);
+  std::vector<std::int32_t> c(m * n), d(m * n);
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<std::int8_t>(i * 37 % 256 - 128);
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<std::int8_t>(i * 59 % 256 - 128);
+  for (std::size_t i = 0; i < c.size(); ++i) c[i] = (1 << 30) + static_cast<std::int32_t>(i * 7919);
+  GemmProblem p(Op::N, Op::N, m, n, k, DType::i8);
+  p.alpha = p.beta = Scalar::other;
+  const Problem problem = resolve(p);
+  const auto check = [&](const Plan& plan, const std::int32_t& by) {
+    std::vector<std::byte> workspace(plan.traits().workspace + 256);
+    Launch launch{a.data(), b.data(), c.data(), d.data(), &by, &beta};
+    launch.workspace = workspace.data() + (256 - reinterpret_cast<std::uintptr_t>(workspace.data()) % 256);
+    std::fill(d.begin(), d.end(), -1);
+    ASSERT_EQ(plan.run(launch), Status::ok) << plan.id();
+    for (std::int64_t j = 0; j < n; ++j)
+      for (std::int64_t i = 0; i < m; ++i) {
+        std::uint32_t sum = 0;
+        for (std::int64_t l = 0; l < k; ++l) sum += static_cast<std::uint32_t>(a[i + l * m] * b[l + j * k]);
+        const std::uint32_t want = static_cast<std::uint32_t>(by) * sum + static_cast<std::uint32_t>(beta) * static_cast<std::uint32_t>(c[i + j * m]);
+        ASSERT_EQ(d[i + j * m], static_cast<std::int32_t>(want)) << plan.id() << " " << i << " " << j;
+      }
+  };
+  int plans = 0;
+  for (const std::string& variant : host().provider->variants(problem, constraints(), Effort::exhaustive)) {
+    const Prepared made = host().provider->prepare(variant, problem, constraints());
+    if (!made.plan) continue;
+    check(*made.plan, alpha);
+    ++plans;
+  }
+  EXPECT_GE(plans, 2);
+  p.alpha = Scalar::zero;
+  check(*host().runtime->scale_plan(resolve(p)), zero);
 }
 
 TEST(HostRuntime, Scales) {

@@ -110,7 +110,7 @@ class BlockPool {
       }
       taken_ = true;
     }
-    return {hooks_.allocate ? hooks_.allocate(needed, stream, hooks_.user) : std::malloc(needed), needed};
+    return {allocate(needed, stream), needed};
   }
 
   void give_back(Block block, Stream stream) noexcept {
@@ -137,6 +137,15 @@ class BlockPool {
   static constexpr std::size_t alignment = 256;
   static constexpr std::size_t most_kept = 16;
 
+  /// What a caller's function throws must not end the process: it has denied.
+  void* allocate(std::size_t bytes, Stream stream) const noexcept {
+    if (!hooks_.allocate) return std::malloc(bytes);
+    try {
+      return hooks_.allocate(bytes, stream, hooks_.user);
+    } catch (...) {
+      return nullptr;
+    }
+  }
   void release(const Block& block, Stream stream) const noexcept {
     if (hooks_.deallocate)
       hooks_.deallocate(block.memory, block.bytes, stream, hooks_.user);
