@@ -76,6 +76,8 @@ void Context::Impl::publish() {
   c.deterministic = settings_.deterministic.get();
   c.math = settings_.math.get();
   c.workspace_limit = round_workspace_limit(std::min(settings_.workspace_limit.get(), caller_workspace_bytes_));
+  const bool benchmark = settings_.benchmark.get();
+  if (!benchmark_.exchange(benchmark) && benchmark) epoch_.fetch_add(1);
   constraints_word_.store(pack(c), std::memory_order_relaxed);
 }
 
@@ -112,28 +114,8 @@ std::shared_ptr<const Plan> Context::Impl::prepare(const Problem& problem, PlanI
 PlanInfo Context::Impl::plan_for(const Problem& problem) {
   validate(problem);
   const std::uint64_t word = constraints_word_.load(std::memory_order_relaxed);
-  {
-    other_lookups_.fetch_add(1, std::memory_order_relaxed);
-    const PlanCache::Found found = cache_.find(key_of(problem, word));
-    if (found) {
-      PlanInfo info = found->info;
-      info.timed = info.rejected = 0;  // by this request nothing was
-      return info;
-    }
-  }
-  PlanInfo info;
-  if (empty_output(problem)) {
-    info.reason = "nothing to compute";
-    return info;
-  }
-  const auto guard = backend_.runtime->guard();
-  const Problem resolved = resolve(problem);
-  if (scales_only(resolved)) return from_scaling(resolved).info;
-  Situation situation;
-  situation.request = Request::prepare;
-  situation.benchmark = settings().benchmark.get();
-  situation.effort = Effort::quick;
-  return resolve_miss(resolved, constraints_of(problem, word), situation, nullptr).info;
+  // As prepare, but like a capturing call it waits for nobody: a log callback may ask about what is being tuned.
+  return obtain(problem, key_of(problem, word), word, Request::prepare, true, nullptr).info;
 }
 
 Stats Context::Impl::stats() const {
@@ -172,6 +154,7 @@ void Context::Impl::read_file(const std::string& path, bool must_exist) {
     }
     kept_lines_.insert(kept_lines_.end(), file.kept.begin(), file.kept.end());
   }
+  epoch_.fetch_add(1);
   // A callback may ask this context: no lock is held while it runs.
   log_.write(LogLevel::info, fmt::format("{}: {} records, {} lines kept and not used", path, file.records.size(), file.kept.size()));
 }

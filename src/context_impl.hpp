@@ -90,6 +90,7 @@ class Context::Impl {
     std::shared_ptr<const Plan> plan;
     PlanInfo info;
     bool deferred = false;
+    bool untuned = false;
   };
   /// A plan that was run for this call and failed; no plan where none was.
   struct Failure {
@@ -103,12 +104,21 @@ class Context::Impl {
     return found && run_found(*found.get(), launch, failed);
   }
   bool run_found(const CacheEntry& entry, const Launch& launch, Failure& failed) noexcept {
-    if (entry.deferred || !operands_fit(entry, launch)) return false;
+    if (!operands_fit(entry, launch)) return false;
+    if (entry.untuned && reconsider(entry, launch.stream)) [[unlikely]]
+      return false;
     const Status status = entry.direct ? entry.plan->run(launch) : run_plan(entry.plan, launch);
     if (status == Status::ok) [[likely]]
       return true;
     failed = {status, entry.plan};
     return false;
+  }
+  /// Whether a call goes the long way although an untuned plan is there: it may tune now, no call has settled for the plan, or the
+  /// context has learnt something since one did.
+  bool reconsider(const CacheEntry& entry, Stream stream) const noexcept {
+    if (!entry.ran.load(std::memory_order_relaxed) || entry.epoch.load(std::memory_order_relaxed) != epoch_.load(std::memory_order_relaxed))
+      return true;
+    return entry.deferred && benchmark_.load(std::memory_order_relaxed) && !backend_.runtime->capturing(stream);
   }
   static bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) noexcept {
     const auto x = reinterpret_cast<std::uintptr_t>(a), y = reinterpret_cast<std::uintptr_t>(b);
@@ -147,7 +157,8 @@ class Context::Impl {
   Obtained from_default(const Problem& problem, const Constraints& constraints, const Decision& decision);
   Obtained from_tuning(const Problem& problem, const Constraints& constraints, Effort effort, std::vector<CandidateResult>* report);
   Obtained from_scaling(const Problem& problem);
-  void remember(const Problem& problem, const Key& key, const Obtained& obtained);
+  /// `epoch`: when what the plan was chosen by was looked at. `ran`: a call runs it.
+  void remember(const Problem& problem, const Key& key, const Obtained& obtained, std::uint64_t epoch, bool ran);
   void keep_record(Record record);
   bool best_record(const Problem& problem, const Constraints& constraints, Record& record, bool& valid) const;
   void read_file(const std::string& path, bool must_exist);
@@ -165,6 +176,8 @@ class Context::Impl {
   void* log_user_ = nullptr;
 
   std::atomic<std::uint64_t> constraints_word_{0};
+  std::atomic<bool> benchmark_{true};     ///< as in settings_, for the call path
+  std::atomic<std::uint64_t> epoch_{1};   ///< counts what may change the plan of an untuned key: benchmark on, records read
   /// What set_workspace was given: immutable, and kept until the context goes, since a call may be about to use it.
   struct CallerWorkspace {
     void* pointer;

@@ -101,7 +101,11 @@ void Context::Impl::run_or_replace(const Problem& problem, const Constraints& co
     failed_plans_.insert(obtained.plan->id() + " of " + key_text(device_key_, problem, constraints).problem);
   }
   warn(fmt::format("{}; replaced by {} for {}", other.info.reason, other.plan->id(), to_string(problem)));
-  remember(problem, key, other);
+  if (constraints.deterministic) {
+    const std::lock_guard lock(flight_mutex_);
+    bound_.insert(key);
+  }
+  remember(problem, key, other, 0, true);
 }
 
 /// The first plan that runs: the default, the default without workspace, then anything without workspace.
@@ -144,23 +148,30 @@ Context::Impl::Obtained Context::Impl::obtain(const Problem& problem, const Key&
   const Constraints constraints = constraints_of(problem, word);
   Situation situation{request, now.benchmark.get(), constraints.deterministic, capturing, now.effort.get()};
   bool mine = false;
+  std::uint64_t epoch = 0;
   {
     std::unique_lock lock(flight_mutex_);
     for (;;) {
+      epoch = epoch_.load();  // before the records are looked at: what is read meanwhile counts as news
       other_lookups_.fetch_add(1, std::memory_order_relaxed);
       const PlanCache::Found found = cache_.find(key);
       if (found) {
-        const bool untuned = found->deferred || found->info.source == Source::default_plan || found->info.source == Source::stale;
-        const bool again = untuned ? request == Request::tune || (request == Request::call && found->deferred &&
-                                                                  situation.benchmark && !capturing)
-                                   : tune_again(request, found->info.effort, situation.effort);
+        const bool bound = constraints.deterministic && bound_.contains(key);
+        const bool by_default = found->untuned || found->info.source == Source::default_plan;
+        const bool may_tune = request == Request::tune || (request == Request::call && found->deferred && situation.benchmark && !capturing);
+        const bool again = by_default ? may_tune || (found->untuned && !bound && found->epoch.load() != epoch)
+                                      : tune_again(request, found->info.effort, situation.effort);
         if (!again) {
-          Obtained have{found->plan, found->info, found->deferred};
+          Obtained have{found->plan, found->info, found->deferred, found->untuned};
           if (request != Request::call) {
             have.info.timed = have.info.rejected = 0;
             if (have.info.source == Source::tuned) have.info.source = Source::memory;
           }
-          if (request == Request::call && untuned && constraints.deterministic) bound_.insert(key);
+          if (found->untuned) found->epoch.store(epoch);
+          if (request == Request::call && by_default) {
+            if (constraints.deterministic) bound_.insert(key);
+            found->ran.store(true);
+          }
           return have;
         }
       }
@@ -191,9 +202,8 @@ Context::Impl::Obtained Context::Impl::obtain(const Problem& problem, const Key&
   const auto guard = backend_.runtime->guard();
   const Problem filled = resolve(problem);
   Obtained obtained = scales_only(filled) ? from_scaling(filled) : resolve_miss(filled, constraints, situation, report);
-  if (mine) remember(filled, key, obtained);
-  const bool untuned = obtained.info.source == Source::default_plan || obtained.info.source == Source::stale || obtained.deferred;
-  if (request == Request::call && untuned && constraints.deterministic) {
+  if (mine) remember(filled, key, obtained, epoch, request == Request::call);
+  if (request == Request::call && obtained.untuned && constraints.deterministic) {
     const std::lock_guard lock(flight_mutex_);
     bound_.insert(key);
   }
@@ -254,8 +264,8 @@ Context::Impl::Obtained Context::Impl::from_default(const Problem& problem, cons
   o.info.workspace = prepared.plan->traits().workspace;
   o.info.deterministic = prepared.plan->traits().deterministic;
   o.deferred = decision.source == Source::deferred;
+  o.untuned = true;
   o.plan = std::move(prepared.plan);
-  if (o.deferred) deferred_.fetch_add(1, std::memory_order_relaxed);
   return o;
 }
 
@@ -292,6 +302,7 @@ Context::Impl::Obtained Context::Impl::from_tuning(const Problem& problem, const
     if (c.is_default) o.info.default_plan = c.plan, o.info.default_us = c.us;
   log_.write(LogLevel::info, fmt::format("tuned in {:.0f} ms: {}, {}; {} timed, {} rejected", result.seconds * 1e3, winner.plan,
                                          result.why, result.timed, result.rejected));
+  o.untuned = !result.measured;
   if (!result.measured) return o;
 
   Record record;
@@ -325,12 +336,17 @@ Context::Impl::Obtained Context::Impl::from_scaling(const Problem& problem) {
   return o;
 }
 
-void Context::Impl::remember(const Problem& problem, const Key& key, const Obtained& obtained) {
+void Context::Impl::remember(const Problem& problem, const Key& key, const Obtained& obtained, std::uint64_t epoch,
+                             bool ran) {
   auto entry = std::make_unique<CacheEntry>();
   entry->key = key;
   entry->plan = obtained.plan;
   entry->info = obtained.info;
   entry->deferred = obtained.deferred;
+  if (entry->deferred) deferred_.fetch_add(1, std::memory_order_relaxed);
+  entry->untuned = obtained.untuned;
+  entry->epoch = epoch;
+  entry->ran = ran;
   entry->direct = obtained.plan->traits().workspace == 0 && !obtained.plan->traits().retain_in_graph;
   const Spans s = spans(problem);
   const bool reads = !scales_only(problem);

@@ -61,7 +61,8 @@ TEST(Context, TunesOnceThenHits) {
   EXPECT_EQ(s.candidates_timed, 2u);
   const PlanInfo info = ctx.plan_for(problem);
   EXPECT_EQ(info.plan, "fake:fast");
-  EXPECT_EQ(info.source, Source::tuned);
+  EXPECT_EQ(info.source, Source::memory);
+  EXPECT_EQ(info.timed, 0) << "by this request nothing was";
   EXPECT_EQ(info.default_plan, "fake:default");
   EXPECT_EQ(info.time_us, 10);
   EXPECT_EQ(info.default_us, 20);
@@ -265,10 +266,94 @@ TEST(Context, BenchmarkOffTimesNothing) {
   EXPECT_EQ(f.runs("fake:default"), 1);
   EXPECT_EQ(f.journal->trials, 0);
   EXPECT_EQ(ctx.plan_for(problem).source, Source::default_plan);
+  for (int i = 0; i < 3; ++i) tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(ctx.stats().misses, 1u);
+}
+
+TEST(Context, AKeyThatRanItsDefaultForWantOfBetterIsTunedWhenItMayBe) {
+  Fixture f;
+  Context ctx = f.make();
+  ctx.set_benchmark(false);
+  tuned_gemm(ctx, problem, {a, b, d});
+  ctx.set_benchmark(true);
+  for (int i = 0; i < 3; ++i) tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.journal->trials, 1);
+  EXPECT_EQ(f.runs("fake:fast"), 3);
+  EXPECT_EQ(ctx.stats().misses, 2u);
+}
+
+TEST(Context, ARecordReadLaterServesKeysThatRunTheirDefault) {
+  TempFolder folder;
+  Fixture other;
+  Context tuned = other.make();
+  tuned.tune(problem);
+  tuned.save(folder.file());
+
+  Fixture f;
+  Context ctx = f.make();
+  ctx.set_benchmark(false);
+  tuned_gemm(ctx, problem, {a, b, d});
+  ctx.load(folder.file());
+  EXPECT_EQ(ctx.plan_for(problem).plan, "fake:fast") << "what the next call runs";
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.runs("fake:fast"), 1);
+  EXPECT_EQ(ctx.prepare(problem).source, Source::file);
+  EXPECT_EQ(f.journal->trials, 0);
+  // A tuned plan stays, whatever is read: nobody asked.
+  Context quick = f.make();
+  quick.set_effort(Effort::quick);
+  tuned_gemm(quick, problem, {a, b, d});
+  quick.load(folder.file());
+  tuned_gemm(quick, problem, {a, b, d});
+  EXPECT_EQ(quick.plan_for(problem).effort, Effort::quick);
+}
+
+TEST(Context, ADeferredKeyThatMayNotTuneRunsAtOnce) {
+  Fixture f;
+  Context ctx = f.make();
+  f.journal->capturing = true;
+  for (int i = 0; i < 5; ++i) tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(ctx.stats().misses, 1u) << "captured calls hit";
+  f.journal->capturing = false;
+  ctx.set_benchmark(false);
+  for (int i = 0; i < 5; ++i) tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(ctx.stats().misses, 1u) << "and those that may not tune";
   ctx.set_benchmark(true);
   tuned_gemm(ctx, problem, {a, b, d});
-  EXPECT_EQ(f.journal->trials, 0) << "a key keeps its plan";
-  EXPECT_EQ(ctx.tune(problem).source, Source::tuned) << "unless asked";
+  EXPECT_EQ(f.runs("fake:fast"), 1);
+}
+
+TEST(Context, ADeterministicKeyIsBoundByTheFirstCallOfAPreparedPlan) {
+  Fixture f;
+  Context ctx = f.make("1", 1);
+  ctx.set_deterministic(true);
+  ctx.set_benchmark(false);
+  ctx.prepare(problem);
+  for (int i = 0; i < 3; ++i) tuned_gemm(ctx, problem, {a, b, d});
+  ctx.set_benchmark(true);
+  tuned_gemm(ctx, problem, {a, b, d});
+  tuned_gemm(ctx, GemmProblem(Op::N, Op::N, 32, 32, 32, DType::f32), {a, b, d});  // evicts
+  for (int i = 0; i < 3; ++i) tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.runs("fake:default"), 7);
+  EXPECT_EQ(ctx.plan_for(problem).plan, "fake:default");
+  // Once settled for, such a key hits.
+  const std::uint64_t misses = ctx.stats().misses;
+  for (int i = 0; i < 3; ++i) tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(ctx.stats().misses, misses);
+}
+
+TEST(Context, AReplacedPlanIsNotTimedAgainUnlessAsked) {
+  Fixture f;
+  f.scripts[1].fails_to_run = true;
+  Context ctx = f.make();
+  tuned_gemm(ctx, problem, {a, b, d});
+  ctx.set_benchmark(false);
+  ctx.set_benchmark(true);
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_EQ(f.journal->trials, 1);
+  EXPECT_EQ(f.runs("fake:default"), 2);
+  ctx.tune(problem);
+  EXPECT_EQ(f.journal->trials, 2);
 }
 
 TEST(Context, APlanThatFailsLaterIsReplacedAndTheCallSucceeds) {
@@ -397,6 +482,25 @@ TEST(Context, PrepareTimesNothing) {
   EXPECT_EQ(f.journal->trials, 0);
   tuned_gemm(ctx, problem, {a, b, d});
   EXPECT_EQ(f.journal->trials, 1);
+}
+
+TEST(Context, AskingForThePlanMakesItOnceAndCountsItOnce) {
+  Fixture f;
+  Context ctx = f.make();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(ctx.plan_for(problem).source, Source::deferred);
+  EXPECT_EQ(ctx.workspace_size(problem), 0u);
+  EXPECT_EQ(f.journal->prepares["default"], 1);
+  EXPECT_EQ(ctx.stats().deferred, 1u);
+  EXPECT_EQ(f.journal->trials, 0);
+  EXPECT_TRUE(f.journal->runs.empty());
+  // The candidates are listed while the key is tuned: the answer is there at once.
+  bool asked = false;
+  f.journal->on_check = [&] {
+    asked = true;
+    EXPECT_EQ(ctx.plan_for(problem).plan, "fake:default");
+  };
+  tuned_gemm(ctx, problem, {a, b, d});
+  EXPECT_TRUE(asked);
 }
 
 TEST(Context, TheCallersWorkspaceLimitsThePlans) {

@@ -92,7 +92,7 @@ TEST_F(GpuCapture, AColdKeyRunsItsDefaultAndIsTunedByTheNextEagerCall) {
       call.run(ctx, stream);
       call.expect_right(ctx);
       EXPECT_EQ(ctx.stats().tuned, 1u);
-      EXPECT_EQ(ctx.plan_for(call.problem()).source, Source::tuned);
+      EXPECT_EQ(ctx.plan_for(call.problem()).source, Source::memory);
       call.reset();
       replay.run();
       call.expect_right(constraints, captured);
@@ -125,7 +125,7 @@ TEST_F(GpuCapture, AWarmKeyReplays) {
       call.run(ctx, stream);
       const Replay replay(
           stream, [&] { call.run(ctx, stream); }, mode);
-      EXPECT_EQ(ctx.plan_for(call.problem()).source, Source::tuned);
+      EXPECT_EQ(ctx.plan_for(call.problem()).source, Source::memory);
       for (int i = 0; i < 2; ++i) {
         call.reset();
         replay.run();
@@ -310,8 +310,8 @@ TEST_F(GpuCapture, TuningAndAnotherThreadsCaptureDoNotDisturbEachOther) {
   tuned.set_value();
   capturer.join();
   tuning.wait();
-  EXPECT_EQ(ctx.plan_for(gemm.problem()).source, Source::tuned);
-  EXPECT_EQ(ctx.plan_for(conv.problem()).source, Source::tuned);
+  EXPECT_EQ(ctx.plan_for(gemm.problem()).source, Source::memory);
+  EXPECT_EQ(ctx.plan_for(conv.problem()).source, Source::memory);
   gemm.expect_right(ctx);
   conv.expect_right(ctx);
   replay->run();

@@ -85,7 +85,7 @@ TEST_F(GpuWorkspace, AColdCallComesBehindWhatItsStreamHolds) {
     };
     write_late();
     call.run(ctx, stream);
-    EXPECT_EQ(ctx.plan_for(call.problem()).source, Source::tuned);
+    EXPECT_EQ(ctx.plan_for(call.problem()).source, Source::memory);
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
     call.expect_right(ctx);
     // The same of a warm call.

@@ -91,9 +91,9 @@ class ATTUNE_EXPORT Context {
   PlanInfo prepare(const Problem& problem);
   /// Tunes the problem on operands of its own, ahead of any data; 16-byte alignment unless the problem says less.
   PlanInfo tune(const Problem& problem);
-  /// Bytes of workspace that the next call of this problem needs with the plan it would run.
+  /// Bytes of workspace of the plan that plan_for names. A call that tunes first may choose one that needs more, up to the limit.
   std::size_t workspace_size(const Problem& problem);
-  /// Which plan the next call runs without tuning, and why. Launches nothing.
+  /// Which plan the next call runs without tuning, and why; made ready and kept, as by prepare. Launches nothing.
   PlanInfo plan_for(const Problem& problem);
 
   Stats stats() const;

@@ -21,7 +21,7 @@
 
 namespace attune {
 
-/// One remembered plan. Immutable once inserted, but for `used` and `next`.
+/// One remembered plan. Immutable once inserted, but for `used`, `epoch`, `ran` and `next`.
 struct CacheEntry {
   Key key;
   std::shared_ptr<const Plan> plan;
@@ -29,6 +29,8 @@ struct CacheEntry {
   bool direct = false;
   /// The default plan stands in; the next call that may shall tune.
   bool deferred = false;
+  /// The default plan is there for want of a better one: what the context may do or knows can change that.
+  bool untuned = false;
   PlanInfo info;
   /// Bytes that the operands span: an output must not overlap an input.
   std::size_t a_bytes = 0, b_bytes = 0, c_bytes = 0, d_bytes = 0, bias_bytes = 0;
@@ -36,6 +38,8 @@ struct CacheEntry {
   bool in_place = true;
 
   mutable std::atomic<bool> used{false};  ///< since the eviction hand last passed
+  mutable std::atomic<std::uint64_t> epoch{0};  ///< of an untuned plan: the context's, when it was last settled for
+  mutable std::atomic<bool> ran{false};         ///< of an untuned plan: a call has settled for it
   std::atomic<CacheEntry*> next{nullptr};
 };
 
