@@ -152,6 +152,30 @@ TEST(Tuner, TheBudgetHoldsFromTheFirstProbe) {
   EXPECT_LE(r.timed, 2);
 }
 
+TEST(Tuner, TheBudgetHoldsWhileTimersAreMade) {
+  std::vector<Script> scripts;
+  for (int i = 0; i < 20; ++i) scripts.push_back({"v" + std::to_string(i), {10}});
+  Bench bench(scripts);
+  bench.journal->timer_seconds = 0.04;
+  bench.request.budget_seconds = 0.05;
+  const TuneResult r = bench.run();
+  ASSERT_NE(r.plan, nullptr);
+  EXPECT_EQ(bench.journal->timers, 2);
+  EXPECT_EQ(r.candidates[19].outcome, Outcome::pruned) << r.candidates[19].why;
+}
+
+TEST(Tuner, ConfirmingAWinnerTakesNoMoreThanTheBudgetHasLeft) {
+  Bench bench({{"default", {10e3}}, {"fast", {5e3}}});
+  bench.request.budget_seconds = 0.2;
+  EXPECT_EQ(bench.run().plan->id(), "fake:fast");
+  EXPECT_LE(bench.journal->clock, 0.2 + 0.05) << "one round of both past it at most";
+
+  Bench spent({{"default", {10e3}}, {"fast", {5e3}}});
+  spent.request.budget_seconds = 0.001;
+  EXPECT_EQ(spent.run().plan->id(), "fake:fast");
+  EXPECT_LE(spent.journal->clock, 0.1) << "two looks, two samples, two rounds";
+}
+
 TEST(Tuner, TimesThatAreNoneAreDiscarded) {
   Bench bench({{"default", {10}}, {"zero", {0}, Outcome::ok, Outcome::ok, 9}, {"nan", {nan}, Outcome::ok, Outcome::ok, 9}, {"minus", {-1}, Outcome::ok, Outcome::ok, 9}});
   const TuneResult r = bench.run();

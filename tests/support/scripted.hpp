@@ -42,6 +42,8 @@ struct Journal {
   bool deny_trial = false;
   bool deny_workspace = false;
   TimingMethod method = TimingMethod::graph;
+  double timer_seconds = 0;  ///< that making a timer takes
+  int timers = 0;
   std::function<void()> on_check;  ///< called during each check, without the mutex
 };
 
@@ -125,6 +127,8 @@ class ScriptedTrial final : public Trial {
     const Script& s = static_cast<const ScriptedPlan&>(plan).script;
     if (method == TimingMethod::graph && !s.graph) return nullptr;
     journal_->method = method;
+    ++journal_->timers;
+    journal_->clock += journal_->timer_seconds;
     return std::make_unique<ScriptedTimer>(s, journal_);
   }
 
