@@ -112,10 +112,13 @@ TEST(Context, BadArgumentsAreRefusedAndLeaveNothing) {
   EXPECT_EQ(ctx.stats().entries, 0u);
   EXPECT_EQ(f.journal->trials, 0);
   EXPECT_TRUE(f.journal->runs.empty());
-  // The same holds warm.
+  // The same holds warm, also for a number that elsewhere means a default.
   tuned_gemm(ctx, problem, {a, b, d});
   refused([&] { tuned_gemm(ctx, problem, {a, b, a}); }, "overlaps A at");
   refused([&] { tuned_gemm(ctx, problem, {nullptr, b, d}); }, "A: is null");
+  GemmProblem none = problem;
+  none.batch = packed;
+  refused([&] { tuned_gemm(ctx, none, {a, b, d}); }, "batch = -9223372036854775808");
   EXPECT_EQ(f.runs("fake:fast"), 1);
 }
 

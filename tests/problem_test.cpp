@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "core/device_info.hpp"
 #include "core/problem.hpp"
 #include "core/tolerance.hpp"
 #include "tune/key.hpp"
@@ -216,6 +217,11 @@ TEST(Key, EveryFieldCountsInMemoryAndInTheFile) {
   add_gemm([](auto& p) { p.align_b = 8; });
   add_gemm([](auto& p) { p.align_c = 8; });
   add_gemm([](auto& p) { p.align_d = 8; });
+  add_gemm([](auto& p) { p.epilogue = Epilogue::bias; });
+  add_gemm([](auto& p) { p.epilogue = Epilogue::bias, p.align_bias = 8; });
+  // `packed` stands for a default only where it may: elsewhere it is a number, which validation refuses.
+  add_gemm([](auto& p) { p.m = packed; });
+  add_gemm([](auto& p) { p.batch = packed; });
   const auto add_conv = [&](auto edit) {
     ConvProblem p(Direction::fwd, {4, 8, 16, 16}, {8, 8, 3, 3});
     edit(p);
@@ -244,6 +250,11 @@ TEST(Key, EveryFieldCountsInMemoryAndInTheFile) {
   add_conv([](auto& p) { p.align_x = 8; });
   add_conv([](auto& p) { p.align_w = 8; });
   add_conv([](auto& p) { p.align_y = 8; });
+  add_conv([](auto& p) { p.epilogue = Epilogue::relu; });
+  add_conv([](auto& p) { p.groups = packed; });
+  add_conv([](auto& p) { p.pad.before[1] = packed; });
+  add_conv([](auto& p) { p.stride[0] = packed; });
+  add_conv([](auto& p) { p.dilation[0] = packed; });
   all.push_back(ConvProblem(Direction::fwd, {4, 8, 16}, {8, 8, 3}));
   all.push_back(ConvProblem(Direction::fwd, {4, 8, 16, 1}, {8, 8, 3, 1}));
 
@@ -254,6 +265,17 @@ TEST(Key, EveryFieldCountsInMemoryAndInTheFile) {
       EXPECT_FALSE(a == b) << to_string(all[i]) << " / " << to_string(all[j]);
       EXPECT_NE(a.hash, b.hash);
     }
+}
+
+TEST(Key, TheDevicesMemoryCountsInWholeGibibytes) {
+  DeviceInfo a;
+  a.name = "NVIDIA H200", a.cc_major = 9, a.processors = 132, a.l2_bytes = 62914560;
+  DeviceInfo b = a;
+  a.memory_bytes = 150121545728, b.memory_bytes = 150109880320;  // one type, two drivers
+  EXPECT_EQ(a.key(), b.key());
+  EXPECT_EQ(a.key(), "NVIDIA H200|9.0|132|62914560|140GiB");
+  b.memory_bytes /= 2;
+  EXPECT_NE(a.key(), b.key());
 }
 
 TEST(Key, ConstraintsCount) {

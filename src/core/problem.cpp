@@ -8,18 +8,15 @@ namespace {
 
 struct Resolver {
   template <class T>
-  void field(const char*, T& value, T standard) const {
-    if constexpr (std::is_same_v<T, std::int64_t>) value = resolved(value, standard);
-  }
+  void field(const char*, T&, T) const {}
   void dims(const char*, Dims&) const {}
-  void list(const char*, std::int64_t* values, int count, const std::int64_t* standard) const {
-    for (int i = 0; i < count; ++i) values[i] = resolved(values[i], standard[i]);
-  }
+  void list(const char*, std::int64_t*, int, const std::int64_t*) const {}
+  void step(const char*, std::int64_t& value, std::int64_t standard) const { value = resolved(value, standard); }
   template <class Fill>
-  void strides(const char* name, std::int64_t* values, int count, Fill&& fill) const {
+  void strides(const char*, std::int64_t* values, int count, Fill&& fill) const {
     std::int64_t standard[5];
     fill(standard);
-    list(name, values, count, standard);
+    for (int i = 0; i < count; ++i) values[i] = resolved(values[i], standard[i]);
   }
 };
 

@@ -1,9 +1,10 @@
 // The one list of each problem's fields. Hash, equality, text, parsing and the filling in of `packed` are visitors of it.
 //
-// A visitor has four functions. `field(name, value, default)`: a scalar or an enumeration. `dims(name, dims)`: extents, whose
-// count is part of the value. `list(name, values, count, defaults)`: one value for each dimension. `strides(name, values, count,
-// fill)`: the same, with defaults that `fill(std::int64_t[5])` works out when they are wanted. The text form omits what is at its
-// default; a default may depend on fields visited before. A value that is `packed` stands for its default.
+// A visitor has five functions. `field(name, value, default)`: a scalar or an enumeration. `dims(name, dims)`: extents, whose
+// count is part of the value. `list(name, values, count, defaults)`: one value for each dimension. `step(name, value, default)`: a
+// leading dimension or a stride. `strides(name, values, count, fill)`: one for each dimension, with defaults that
+// `fill(std::int64_t[5])` works out when they are wanted. The text form omits what is at its default; a default may depend on
+// fields visited before. A step or stride that is `packed` stands for its default; elsewhere that is a number like others.
 #pragma once
 
 #include <attune/problem.hpp>
@@ -53,14 +54,14 @@ constexpr void visit_fields(P& p, Visitor&& v) {
   v.field("b", p.b_type, p.a_type);
   v.field("c", p.c_type, p.a_type);
   v.field("compute", p.compute, standard_compute(p.c_type));
-  v.field("lda", p.lda, least(rows_a()));
-  v.field("ldb", p.ldb, least(rows_b()));
-  v.field("ldc", p.ldc, least(p.m));
-  v.field("ldd", p.ldd, ldc());
-  v.field("stride_a", p.stride_a, saturating_mul(lda(), cols_a()));
-  v.field("stride_b", p.stride_b, saturating_mul(ldb(), cols_b()));
-  v.field("stride_c", p.stride_c, saturating_mul(ldc(), p.n));
-  v.field("stride_d", p.stride_d, saturating_mul(ldd(), p.n));
+  v.step("lda", p.lda, least(rows_a()));
+  v.step("ldb", p.ldb, least(rows_b()));
+  v.step("ldc", p.ldc, least(p.m));
+  v.step("ldd", p.ldd, ldc());
+  v.step("stride_a", p.stride_a, saturating_mul(lda(), cols_a()));
+  v.step("stride_b", p.stride_b, saturating_mul(ldb(), cols_b()));
+  v.step("stride_c", p.stride_c, saturating_mul(ldc(), p.n));
+  v.step("stride_d", p.stride_d, saturating_mul(ldd(), p.n));
   v.field("alpha", p.alpha, Scalar::one);
   v.field("beta", p.beta, Scalar::zero);
   v.field("align_a", p.align_a, 16);

@@ -1,6 +1,7 @@
 // The text form of problems and constraints.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <vector>
 
@@ -21,23 +22,19 @@ class Writer {
     if (value != standard) word(name, std::string(name_of(value)));
   }
   void field(const char* name, std::int64_t value, std::int64_t standard) {
-    if (value != packed && value != standard) word(name, std::to_string(value));
+    if (value != standard) word(name, std::to_string(value));
   }
+  void step(const char* name, std::int64_t value, std::int64_t standard) { field(name, resolved(value, standard), standard); }
   void dims(const char* name, const Dims& dims) { word(name, join(dims.size, dims.count < 5 ? dims.count : 5)); }
   void list(const char* name, const std::int64_t* values, int count, const std::int64_t* standard) {
-    std::int64_t actual[5];
-    bool same = true;
-    for (int i = 0; i < count; ++i) {
-      actual[i] = resolved(values[i], standard[i]);
-      same = same && actual[i] == standard[i];
-    }
-    if (!same) word(name, join(actual, count));
+    if (!std::equal(values, values + count, standard)) word(name, join(values, count));
   }
   template <class Fill>
   void strides(const char* name, const std::int64_t* values, int count, Fill&& fill) {
-    std::int64_t standard[5];
+    std::int64_t standard[5], actual[5];
     fill(standard);
-    list(name, values, count, standard);
+    for (int i = 0; i < count; ++i) actual[i] = resolved(values[i], standard[i]);
+    list(name, actual, count, standard);
   }
   std::string take() { return std::move(text_); }
 
@@ -77,6 +74,7 @@ class Parser {
     value = standard;
     if (const Word* word = find(name)) value = number<I>(*word, word->value);
   }
+  void step(const char* name, std::int64_t& value, std::int64_t standard) { field(name, value, standard); }
   void dims(const char* name, Dims& dims) {
     dims = Dims();
     const Word* word = find(name);

@@ -53,6 +53,11 @@ class KeyPacker {
   }
   void field(const char*, int value, int) noexcept { byte(static_cast<std::uint8_t>(value < 0 || value > 255 ? 255 : value)); }
   void field(const char*, std::int64_t value, std::int64_t standard) noexcept {
+    const bool differs = value != standard;
+    mark(differs);
+    if (differs) word(static_cast<std::uint64_t>(value));
+  }
+  void step(const char*, std::int64_t value, std::int64_t standard) noexcept {
     const bool differs = value != packed && value != standard;
     mark(differs);
     if (differs) word(static_cast<std::uint64_t>(value));
@@ -63,10 +68,10 @@ class KeyPacker {
   }
   void list(const char*, const std::int64_t* values, int count, const std::int64_t* standard) noexcept {
     bool differs = false;
-    for (int i = 0; i < count; ++i) differs |= values[i] != packed && values[i] != standard[i];
+    for (int i = 0; i < count; ++i) differs |= values[i] != standard[i];
     mark(differs);
     if (!differs) return;
-    for (int i = 0; i < count; ++i) word(static_cast<std::uint64_t>(resolved(values[i], standard[i])));
+    for (int i = 0; i < count; ++i) word(static_cast<std::uint64_t>(values[i]));
   }
   template <class Fill>
   void strides(const char* name, const std::int64_t* values, int count, Fill&& fill) noexcept {
@@ -76,9 +81,10 @@ class KeyPacker {
       mark(false);
       return;
     }
-    std::int64_t standard[5];
+    std::int64_t standard[5], actual[5];
     fill(standard);
-    list(name, values, count, standard);
+    for (int i = 0; i < count; ++i) actual[i] = resolved(values[i], standard[i]);
+    list(name, actual, count, standard);
   }
   void word(std::uint64_t value) noexcept { key_.word[key_.count++] = value; }
   void byte(std::uint8_t value) noexcept {
@@ -137,6 +143,7 @@ class FactsWriter {
   }
   void dims(const char*, Dims&) noexcept {}
   void list(const char*, std::int64_t*, int, const std::int64_t*) noexcept {}
+  void step(const char*, std::int64_t&, std::int64_t) noexcept {}
   template <class Fill>
   void strides(const char*, std::int64_t*, int, Fill&&) noexcept {}
 
