@@ -49,10 +49,11 @@ void Context::set_math_modes(MathMode modes) {
 }
 
 void Context::set_plan_file(const std::string& path) {
-  impl_->change([&](Settings& s) {
+  const auto name = [&](Settings& s) {
     s.cache_read.set(path, Origin::api, "api");
     s.cache_write.set(path, Origin::api, "api");
-  });
+  };
+  impl_->change(name, path);
 }
 
 void Context::set_workspace(void* pointer, std::size_t bytes) { impl_->set_workspace(pointer, bytes); }

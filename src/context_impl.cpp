@@ -34,7 +34,7 @@ Settings Context::Impl::settings() const {
   return settings_;
 }
 
-void Context::Impl::change(const std::function<void(Settings&)>& edit) {
+void Context::Impl::change(const std::function<void(Settings&)>& edit, const std::string& named) {
   std::string read;
   {
     const std::lock_guard lock(settings_mutex_);
@@ -42,7 +42,7 @@ void Context::Impl::change(const std::function<void(Settings&)>& edit) {
     edit(settings_);
     publish();
     log_.set(settings_.log.get(), log_callback_, log_user_);
-    if (settings_.cache_read.get() != before) read = settings_.cache_read.get();
+    if (settings_.cache_read.get() != before || settings_.cache_read.get() == named) read = settings_.cache_read.get();
   }
   if (!read.empty()) read_file(read, false);
 }
@@ -137,37 +137,32 @@ Stats Context::Impl::stats() const {
   return s;
 }
 
-void Context::Impl::read_file(const std::string& path, bool must_exist) {
+std::size_t Context::Impl::read_file(const std::string& path, bool must_exist) {
   PlanFile file = read_plan_file(path);
   const std::string problem = !file.error.empty() ? file.error : file.missing && must_exist ? path + ": no such file" : "";
   if (!problem.empty()) {
     if (must_exist) throw Error(Status::file_error, problem);
     warn(problem);
-    return;
+    return 0;
   }
   for (const std::string& note : file.notes) warn(note);
+  std::size_t added = 0;
   {
     const std::lock_guard lock(records_mutex_);
     for (const Record& record : file.records) {
-      if (record.key.device != device_key_) ++foreign_records_;
-      records_.add(record);
+      const std::size_t before = records_.size();
+      added += records_.add(record);
+      if (record.key.device != device_key_) foreign_records_ += records_.size() - before;
     }
-    kept_lines_.insert(kept_lines_.end(), file.kept.begin(), file.kept.end());
+    kept_lines_.insert(file.kept.begin(), file.kept.end());
   }
   epoch_.fetch_add(1);
   // A callback may ask this context: no lock is held while it runs.
   log_.write(LogLevel::info, fmt::format("{}: {} records, {} lines kept and not used", path, file.records.size(), file.kept.size()));
+  return added;
 }
 
-std::size_t Context::Impl::load(const std::string& path) {
-  const auto count = [&] {
-    const std::lock_guard lock(records_mutex_);
-    return records_.size();
-  };
-  const std::size_t before = count();
-  read_file(path, true);
-  return count() - before;
-}
+std::size_t Context::Impl::load(const std::string& path) { return read_file(path, true); }
 
 void Context::Impl::save(const std::string& path) const {
   std::vector<Record> records;
@@ -175,7 +170,7 @@ void Context::Impl::save(const std::string& path) const {
   {
     const std::lock_guard lock(records_mutex_);
     records_.for_each([&](const Record& record) { records.push_back(record); });
-    kept = kept_lines_;
+    kept.assign(kept_lines_.begin(), kept_lines_.end());
   }
   const std::string error = write_plan_file(path, records, kept);
   if (!error.empty()) throw Error(Status::file_error, error);

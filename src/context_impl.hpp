@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -75,8 +76,8 @@ class Context::Impl {
 
   /// A copy of the settings.
   Settings settings() const;
-  /// Changes settings and publishes what the call path reads. Reads the plan file if another one is named.
-  void change(const std::function<void(Settings&)>& edit);
+  /// Changes settings and publishes what the call path reads. Reads the plan file if it is another one than before, or the one `named`.
+  void change(const std::function<void(Settings&)>& edit, const std::string& named = {});
   void set_workspace(void* pointer, std::size_t bytes);
   void set_log(LogLevel level, LogCallback callback, void* user);
 
@@ -161,7 +162,8 @@ class Context::Impl {
   void remember(const Problem& problem, const Key& key, const Obtained& obtained, std::uint64_t epoch, bool ran);
   void keep_record(Record record);
   bool best_record(const Problem& problem, const Constraints& constraints, Record& record, bool& valid) const;
-  void read_file(const std::string& path, bool must_exist);
+  /// Returns how many records it added or bettered.
+  std::size_t read_file(const std::string& path, bool must_exist);
   void publish();
   void warn(const std::string& message) const { log_.write(LogLevel::warn, message); }
 
@@ -189,7 +191,7 @@ class Context::Impl {
 
   mutable std::mutex records_mutex_;  ///< guards what follows
   RecordStore records_;
-  std::vector<std::string> kept_lines_;
+  std::set<std::string> kept_lines_;
   std::uint64_t foreign_records_ = 0;
   std::unordered_set<std::string> failed_plans_;  ///< "plan of problem": they failed when they ran, and are not remembered again
   bool write_warned_ = false;

@@ -544,6 +544,47 @@ TEST(Context, SaveLoadAndMergeCarryRecords) {
   EXPECT_EQ(other.tune(problem).source, Source::file);
   EXPECT_EQ(f.journal->trials, 2);
   EXPECT_THROW(other.load(folder.file("missing")), Error);
+  EXPECT_EQ(other.load(folder.file("a")), 0u) << "all of it is there";
+  // A better record takes the place of one, and counts.
+  ctx.set_effort(Effort::exhaustive);
+  ctx.tune(problem);
+  ctx.save(folder.file("better"));
+  const std::uint64_t records = other.stats().records;
+  EXPECT_EQ(other.load(folder.file("better")), 1u);
+  EXPECT_EQ(other.stats().records, records);
+}
+
+TEST(Context, AFileReadTwiceCountsOnceAndIsReadWheneverNamed) {
+  Fixture f;
+  const TempFolder folder;
+  {
+    Context ctx = f.make();
+    ctx.tune(problem);
+    ctx.save(folder.file());
+  }
+  std::ifstream in(folder.file());
+  std::string line;
+  std::getline(in, line);
+  const std::string device = "Fictional GPU", other = "Another GPU";
+  std::string foreign = line;
+  foreign.replace(foreign.find(device), device.size(), other);
+  std::ofstream(folder.file(), std::ios::app) << foreign << "\nnot a record\n";
+
+  Context ctx = f.make();
+  ctx.set_plan_file(folder.file());
+  EXPECT_EQ(ctx.stats().records, 2u);
+  EXPECT_EQ(ctx.stats().records_skipped, 2u) << "the foreign one and the damaged line";
+  EXPECT_EQ(ctx.load(folder.file()), 0u);
+  EXPECT_EQ(ctx.stats().records_skipped, 2u);
+  // Another process adds to the file: naming it once more reads it.
+  {
+    Context writer = f.make();
+    writer.set_plan_file(folder.file());
+    writer.tune(GemmProblem(Op::N, Op::N, 16, 16, 16, DType::f32));
+  }
+  ctx.set_plan_file(folder.file());
+  EXPECT_EQ(ctx.stats().records, 3u);
+  EXPECT_EQ(ctx.stats().records_skipped, 2u);
 }
 
 TEST(Context, PreparingADeterministicKeyDoesNotBindIt) {

@@ -43,14 +43,20 @@ struct Stats {
   std::uint64_t records_skipped = 0;    ///< lines of plan files kept and not used: damaged, foreign, newer
 };
 
-/// Device memory for workspaces in place of the context's own pool. `allocate` returns null when there is none;
-/// both are called with the stream on which the memory is used, from any thread.
+/// Device memory for workspaces and trials in place of the context's own pool; host memory for workspaces on Device::host().
+/// `allocate` returns null when there is none, on a GPU else memory aligned to 256 bytes. Both are called from any thread. The stream is where the memory is used next, or was
+/// last used, with two exceptions: a block for a captured call is taken with a stream of the context's own, since a captured one can
+/// order nothing, and kept until its graph is gone; such blocks, and those that a context still has when it goes, are given back
+/// with a null stream once the device is done with them.
 struct Allocator {
   void* (*allocate)(std::size_t bytes, Stream stream, void* user) = nullptr;
   void (*deallocate)(void* pointer, std::size_t bytes, Stream stream, void* user) noexcept = nullptr;
   void* user = nullptr;
 };
 
+/// Called from any thread, several at once. It may ask its context (stats, plan_for, save), but neither call nor tune: it can run in
+/// the midst of a tuning that such a call would wait for. After set_log a thread may still be in the callback that was replaced, or
+/// about to enter it: `user` must outlive every call through the context that began before.
 using LogCallback = void (*)(LogLevel level, const char* message, void* user);
 
 /// One device with its plans. Thread-safe: any number of threads may call through one context; settings may change meanwhile
@@ -97,7 +103,7 @@ class ATTUNE_EXPORT Context {
   PlanInfo plan_for(const Problem& problem);
 
   Stats stats() const;
-  /// Adds the records of a plan file to those in memory. Returns how many it added; throws Error(file_error).
+  /// Adds the records of a plan file to those in memory. Returns how many were new or better; throws Error(file_error).
   std::size_t load(const std::string& path);
   /// Writes every record in memory to a new file in the place of `path`. Throws Error(file_error).
   void save(const std::string& path) const;
