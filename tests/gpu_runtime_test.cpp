@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <memory>
 #include <set>
@@ -113,6 +114,46 @@ TEST_F(GpuRuntime, ServesMoreStreamsThanItRemembersAndManyThreads) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failures, 0);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+TEST_F(GpuRuntime, GivesWhatGoneStreamsHadToNewOnes) {
+  Counted counted;
+  {
+    const auto runtime = make_cuda_runtime(0);
+    ASSERT_TRUE(runtime->set_allocator(counted.hooks()));
+    auto plan = std::make_shared<FillingPlan>(std::size_t{1} << 20);
+    for (int i = 0; i < 300; ++i) {  // a server that makes a stream for each request
+      TestStream own;
+      ASSERT_EQ(runtime->run(plan, on(own.stream)), Status::ok) << runtime->last_failure();
+      ASSERT_EQ(cudaStreamSynchronize(own.stream), cudaSuccess);
+      EXPECT_EQ(read_device(plan->last_workspace, 1)[0], std::byte{0x5a});
+    }
+    EXPECT_EQ(counted.freed, 0);
+    EXPECT_LE(counted.allocated, 16) << "the few that have slots for good, and those that take turns";
+  }
+  EXPECT_EQ(counted.allocated, counted.freed);
+}
+
+TEST_F(GpuRuntime, TakesNoBlockFromAStreamWhoseWorkIsNotDone) {
+  const auto runtime = make_cuda_runtime(0);
+  auto plan = std::make_shared<FillingPlan>(std::size_t{1} << 16);
+  // Every stream is held up, so that nobody's work is done until the end.
+  std::atomic<bool> go{false};
+  constexpr std::size_t many = 40;
+  std::vector<TestStream> streams(many);
+  std::set<void*> blocks;
+  for (TestStream& s : streams) {
+    ASSERT_EQ(cudaLaunchHostFunc(
+                  s.stream, [](void* user) { while (!static_cast<std::atomic<bool>*>(user)->load()) std::this_thread::yield(); }, &go),
+              cudaSuccess);
+    const Status status = runtime->run(plan, on(s.stream));
+    if (status != Status::ok) go = true;
+    ASSERT_EQ(status, Status::ok) << runtime->last_failure();
+    blocks.insert(plan->last_workspace);
+  }
+  go = true;
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(blocks.size(), many);
 }
 
 TEST_F(GpuRuntime, UsesTheAllocatorAndReportsItsRefusal) {

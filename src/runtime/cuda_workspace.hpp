@@ -12,10 +12,16 @@ namespace attune {
 
 /// Each stream has one block, and whoever enqueues on the stream holds it for as long as that takes: work on a stream is
 /// ordered, but the kernels of two plans enqueued by two threads at once would interleave. The second such thread, and a stream
-/// that finds the table full, take memory in the order of the stream for that one call. Streams are told apart by their ids,
+/// for which there is no slot, take memory in the order of the stream for that one call. Streams are told apart by their ids,
 /// which CUDA never uses twice.
+///
+/// Nobody says when a stream is gone. So once there were more than a few, each use of a block is followed by an event, and a new
+/// stream takes over the slot of one that has not been used for a while and whose work is done.
 class WorkspacePool {
  public:
+  /// Streams that have slots for good, and cost no events.
+  static constexpr std::size_t few_streams = 8;
+
   explicit WorkspacePool(CudaMemory& memory) noexcept : memory_(memory) {}
   WorkspacePool(const WorkspacePool&) = delete;
   WorkspacePool& operator=(const WorkspacePool&) = delete;
@@ -29,18 +35,26 @@ class WorkspacePool {
 
  private:
   struct alignas(64) Slot {
-    std::atomic<std::uint64_t> key{0};  ///< stream id + 1; 0: free
+    std::atomic<std::uint64_t> key{0};  ///< stream id + 1; 0: free. Changed by whoever set busy
     std::atomic<bool> busy{false};
-    Block block;  ///< of whoever set busy
+    std::atomic<bool> used{false};  ///< since a new stream last looked for a slot to take over
+    bool fenced = false;            ///< the event follows the last use; this and what follows are of whoever set busy
+    cudaEvent_t event = nullptr;
+    Block block;
   };
-  static constexpr std::size_t slots = 128;
-  static constexpr std::size_t most_streams = 64;
+  static constexpr std::size_t slots = 64;
 
-  Slot* slot_of(std::uint64_t key) noexcept;
+  bool crowded() const noexcept { return streams_.load(std::memory_order_relaxed) > few_streams; }
+  /// The stream's slot, busy; null when it is busy already, or there is none to be had.
+  Slot* hold(std::uint64_t key) noexcept;
+  Slot* claim(std::uint64_t key, std::size_t home) noexcept;
+  Slot* take_over(std::uint64_t key) noexcept;
+  void fence(Slot& slot, cudaStream_t stream) noexcept;
   bool grow(Slot& slot, std::size_t bytes, cudaStream_t stream) noexcept;
 
   CudaMemory& memory_;
-  std::atomic<std::size_t> streams_{0};
+  std::atomic<std::size_t> streams_{0};  ///< slots that were claimed
+  std::atomic<std::size_t> hand_{0};
   Slot table_[slots];
 
  public:
