@@ -25,7 +25,8 @@ const void* standard_scalar(Compute compute, bool one) noexcept {
 }
 
 /// Fills in the standard scalars and notes their cases.
-[[gnu::always_inline]] inline void take_scalars(Compute compute, const void* alpha, const void* beta, Launch& launch, CallFacts& facts) noexcept {
+[[gnu::always_inline]] inline void take_scalars(Compute compute, const void* alpha, const void* beta, Launch& launch,
+                                                CallFacts& facts) noexcept {
   launch.alpha = alpha != nullptr ? alpha : standard_scalar(compute, true);
   launch.beta = beta != nullptr ? beta : standard_scalar(compute, false);
   facts.scalar[0] = scalar_case(launch.alpha, compute);
@@ -54,7 +55,8 @@ void run(Context& ctx, const GemmProblem& problem, const GemmArgs& args, Stream 
 
 /// For the entry points that make the problem themselves: it takes the facts of the call at once. Inlined, as what it
 /// calls: one call more is a twentieth of a hit.
-[[gnu::always_inline]] inline Launch take_operands(GemmProblem& problem, const void* a, const void* b, void* c, const void* alpha, const void* beta) noexcept {
+[[gnu::always_inline]] inline Launch take_operands(GemmProblem& problem, const void* a, const void* b, void* c,
+                                                   const void* alpha, const void* beta) noexcept {
   Launch launch{a, b, c, c};
   CallFacts facts;
   take_scalars(problem.compute, alpha, beta, launch, facts);

@@ -76,7 +76,8 @@ class Context::Impl {
 
   /// A copy of the settings.
   Settings settings() const;
-  /// Changes settings and publishes what the call path reads. Reads the plan file if it is another one than before, or the one `named`.
+  /// Changes settings and publishes what the call path reads. Reads the plan file if it is another one than before, or the one
+  /// `named`.
   void change(const std::function<void(Settings&)>& edit, const std::string& named = {});
   void set_workspace(void* pointer, std::size_t bytes);
   void set_log(LogLevel level, LogCallback callback, void* user);
@@ -114,10 +115,11 @@ class Context::Impl {
     failed = {status, entry.plan};
     return false;
   }
-  /// Whether a call goes the long way although an untuned plan is there: it may tune now, no call has settled for the plan, or the
-  /// context has learnt something since one did.
+  /// Whether a call goes the long way although an untuned plan is there: it may tune now, no call has settled for the plan, or
+  /// the context has learnt something since one did.
   bool reconsider(const CacheEntry& entry, Stream stream) const noexcept {
-    if (!entry.ran.load(std::memory_order_relaxed) || entry.epoch.load(std::memory_order_relaxed) != epoch_.load(std::memory_order_relaxed))
+    if (!entry.ran.load(std::memory_order_relaxed) ||
+        entry.epoch.load(std::memory_order_relaxed) != epoch_.load(std::memory_order_relaxed))
       return true;
     return entry.deferred && benchmark_.load(std::memory_order_relaxed) && !backend_.runtime->capturing(stream);
   }
@@ -135,7 +137,9 @@ class Context::Impl {
     return l.c != nullptr && !overlap(l.c, e.c_bytes, l.d, e.d_bytes);
   }
   static Key key_of(const Problem& problem, std::uint64_t word) noexcept;
-  static Constraints constraints_of(const Problem& problem, std::uint64_t word) noexcept { return applied_to(problem, unpack(word)); }
+  static Constraints constraints_of(const Problem& problem, std::uint64_t word) noexcept {
+    return applied_to(problem, unpack(word));
+  }
   Status run_plan(const std::shared_ptr<const Plan>& plan, const Launch& launch) noexcept;
   /// `word` is what the key was packed with, `failed` the remembered plan, if it was run.
   void call_slowly(const Problem& problem, const Key& key, std::uint64_t word, const Launch& launch, const Failure& failed,
@@ -178,8 +182,8 @@ class Context::Impl {
   void* log_user_ = nullptr;
 
   std::atomic<std::uint64_t> constraints_word_{0};
-  std::atomic<bool> benchmark_{true};     ///< as in settings_, for the call path
-  std::atomic<std::uint64_t> epoch_{1};   ///< counts what may change the plan of an untuned key: benchmark on, records read
+  std::atomic<bool> benchmark_{true};    ///< as in settings_, for the call path
+  std::atomic<std::uint64_t> epoch_{1};  ///< counts what may change the plan of an untuned key: benchmark on, records read
   /// What set_workspace was given: immutable, and kept until the context goes, since a call may be about to use it.
   struct CallerWorkspace {
     void* pointer;

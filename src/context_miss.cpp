@@ -158,7 +158,8 @@ Context::Impl::Obtained Context::Impl::obtain(const Problem& problem, const Key&
       if (found) {
         const bool bound = constraints.deterministic && bound_.contains(key);
         const bool by_default = found->untuned || found->info.source == Source::default_plan;
-        const bool may_tune = request == Request::tune || (request == Request::call && found->deferred && situation.benchmark && !capturing);
+        const bool may_tune =
+            request == Request::tune || (request == Request::call && found->deferred && situation.benchmark && !capturing);
         const bool again = by_default ? may_tune || (found->untuned && !bound && found->epoch.load() != epoch)
                                       : tune_again(request, found->info.effort, situation.effort);
         if (!again) {
@@ -336,8 +337,7 @@ Context::Impl::Obtained Context::Impl::from_scaling(const Problem& problem) {
   return o;
 }
 
-void Context::Impl::remember(const Problem& problem, const Key& key, const Obtained& obtained, std::uint64_t epoch,
-                             bool ran) {
+void Context::Impl::remember(const Problem& problem, const Key& key, const Obtained& obtained, std::uint64_t epoch, bool ran) {
   auto entry = std::make_unique<CacheEntry>();
   entry->key = key;
   entry->plan = obtained.plan;

@@ -138,8 +138,8 @@ TEST(Context, ARefusalNamesTheCallersOwnArgument) {
   const Call good{.a = a, .b = b, .c = d};
   const auto says = [&](bool row_major, Call x, const std::string& message) {
     const auto run = [&](auto form) {
-      return form(ctx, x.transa, x.transb, x.m, x.n, x.k, &one, x.a, x.a_type, x.lda, x.b, x.b_type, x.ldb, &zero, x.c, DType::f32, x.ldc,
-                  Compute::f32, Stream(), std::nothrow);
+      return form(ctx, x.transa, x.transb, x.m, x.n, x.k, &one, x.a, x.a_type, x.lda, x.b, x.b_type, x.ldb, &zero, x.c,
+                  DType::f32, x.ldc, Compute::f32, Stream(), std::nothrow);
     };
     EXPECT_NE(row_major ? run([](auto&&... args) { return tuned_gemm_row_major(args...); })
                         : run([](auto&&... args) { return tuned_gemm(args...); }),
@@ -174,7 +174,8 @@ TEST(Context, ARefusalNamesTheCallersOwnArgument) {
   says(true, with([](Call& x) { x.lda = 7; }), "lda = 7: must be at least 8, the columns of A");
   says(true, with([](Call& x) { x.ldb = 5; }), "ldb = 5: must be at least 6, the columns of B");
   says(true, with([](Call& x) { x.ldc = 5; }), "ldc = 5: must be at least 6, the columns of C");
-  tuned_gemm_row_major(ctx, Op::N, Op::N, 4, 6, 8, &one, a, DType::f32, 16, b, DType::f32, 16, &zero, d, DType::f32, 16, Compute::f32);
+  tuned_gemm_row_major(ctx, Op::N, Op::N, 4, 6, 8, &one, a, DType::f32, 16, b, DType::f32, 16, &zero, d, DType::f32, 16,
+                       Compute::f32);
   says(true, with([](Call& x) { x.c = a; }), "C = ");
   EXPECT_NE(std::string(last_error_message()).find("overlaps A at"), std::string::npos) << last_error_message();
 }

@@ -144,7 +144,11 @@ TEST_F(GpuRuntime, TakesNoBlockFromAStreamWhoseWorkIsNotDone) {
   std::set<void*> blocks;
   for (TestStream& s : streams) {
     ASSERT_EQ(cudaLaunchHostFunc(
-                  s.stream, [](void* user) { while (!static_cast<std::atomic<bool>*>(user)->load()) std::this_thread::yield(); }, &go),
+                  s.stream,
+                  [](void* user) {
+                    while (!static_cast<std::atomic<bool>*>(user)->load()) std::this_thread::yield();
+                  },
+                  &go),
               cudaSuccess);
     const Status status = runtime->run(plan, on(s.stream));
     if (status != Status::ok) go = true;

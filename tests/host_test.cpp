@@ -365,7 +365,8 @@ TEST(HostGemm, IntegersWrapAroundExactly) {
       for (std::int64_t i = 0; i < m; ++i) {
         std::uint32_t sum = 0;
         for (std::int64_t l = 0; l < k; ++l) sum += static_cast<std::uint32_t>(a[i + l * m] * b[l + j * k]);
-        const std::uint32_t want = static_cast<std::uint32_t>(by) * sum + static_cast<std::uint32_t>(beta) * static_cast<std::uint32_t>(c[i + j * m]);
+        const std::uint32_t want =
+            static_cast<std::uint32_t>(by) * sum + static_cast<std::uint32_t>(beta) * static_cast<std::uint32_t>(c[i + j * m]);
         ASSERT_EQ(d[i + j * m], static_cast<std::int32_t>(want)) << plan.id() << " " << i << " " << j;
       }
   };

@@ -101,7 +101,8 @@ TEST(Validate, NamesArgumentAndValue) {
   // The last element lies at 2^63 - 1: one past it is no number any more.
   EXPECT_NE(why_refused(gemm_with([](auto& p) {
               p.m = 2, p.n = 2, p.ldc = p.ldd = std::numeric_limits<std::int64_t>::max() - 1;
-            })).find("overflows"), std::string::npos);
+            })).find("overflows"),
+            std::string::npos);
   EXPECT_NE(why_refused(gemm_with([](auto& p) { p.op_a = Op::C; }), Status::unsupported).find("op_a = C"), std::string::npos);
   const auto types = [&](DType a, DType b, DType c) {
     return why_refused(gemm_with([&](auto& p) {

@@ -44,19 +44,19 @@ struct Stats {
 };
 
 /// Device memory for workspaces and trials in place of the context's own pool; host memory for workspaces on Device::host().
-/// `allocate` returns null when there is none, on a GPU else memory aligned to 256 bytes. Both are called from any thread. The stream is where the memory is used next, or was
-/// last used, with two exceptions: a block for a captured call is taken with a stream of the context's own, since a captured one can
-/// order nothing, and kept until its graph is gone; such blocks, and those that a context still has when it goes, are given back
-/// with a null stream once the device is done with them.
+/// `allocate` returns null when there is none, on a GPU else memory aligned to 256 bytes. Both are called from any thread. The
+/// stream is where the memory is used next, or was last used, with two exceptions: a block for a captured call is taken with a
+/// stream of the context's own, since a captured one can order nothing, and kept until its graph is gone; such blocks, and
+/// those that a context still has when it goes, are given back with a null stream once the device is done with them.
 struct Allocator {
   void* (*allocate)(std::size_t bytes, Stream stream, void* user) = nullptr;
   void (*deallocate)(void* pointer, std::size_t bytes, Stream stream, void* user) noexcept = nullptr;
   void* user = nullptr;
 };
 
-/// Called from any thread, several at once. It may ask its context (stats, plan_for, save), but neither call nor tune: it can run in
-/// the midst of a tuning that such a call would wait for. After set_log a thread may still be in the callback that was replaced, or
-/// about to enter it: `user` must outlive every call through the context that began before.
+/// Called from any thread, several at once. It may ask its context (stats, plan_for, save), but neither call nor tune: it can
+/// run in the midst of a tuning that such a call would wait for. After set_log a thread may still be in the callback that was
+/// replaced, or about to enter it: `user` must outlive every call through the context that began before.
 using LogCallback = void (*)(LogLevel level, const char* message, void* user);
 
 /// One device with its plans. Thread-safe: any number of threads may call through one context; settings may change meanwhile
@@ -97,7 +97,8 @@ class ATTUNE_EXPORT Context {
   PlanInfo prepare(const Problem& problem);
   /// Tunes the problem on operands of its own, ahead of any data; 16-byte alignment unless the problem says less.
   PlanInfo tune(const Problem& problem);
-  /// Bytes of workspace of the plan that plan_for names. A call that tunes first may choose one that needs more, up to the limit.
+  /// Bytes of workspace of the plan that plan_for names. A call that tunes first may choose one that needs more, up to the
+  /// limit.
   std::size_t workspace_size(const Problem& problem);
   /// Which plan the next call runs without tuning, and why; made ready and kept, as by prepare. Launches nothing.
   PlanInfo plan_for(const Problem& problem);

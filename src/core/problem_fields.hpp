@@ -1,8 +1,8 @@
 // The one list of each problem's fields. Hash, equality, text, parsing and the filling in of `packed` are visitors of it.
 //
 // A visitor has five functions. `field(name, value, default)`: a scalar or an enumeration. `dims(name, dims)`: extents, whose
-// count is part of the value. `list(name, values, count, defaults)`: one value for each dimension. `step(name, value, default)`: a
-// leading dimension or a stride. `strides(name, values, count, fill)`: one for each dimension, with defaults that
+// count is part of the value. `list(name, values, count, defaults)`: one value for each dimension. `step(name, value,
+// default)`: a leading dimension or a stride. `strides(name, values, count, fill)`: one for each dimension, with defaults that
 // `fill(std::int64_t[5])` works out when they are wanted. The text form omits what is at its default; a default may depend on
 // fields visited before. A step or stride that is `packed` stands for its default; elsewhere that is a number like others.
 #pragma once

@@ -41,8 +41,11 @@ void check_types(const GemmProblem& p, const GemmNames& name) {
   if (p.a_type == DType::i32 || p.b_type == DType::i32)
     refuse(Status::unsupported, "{} = i32: an output type only", p.a_type == DType::i32 ? name.a_type : name.b_type);
   if (is_fp8(p.a_type) != is_fp8(p.b_type) || is_float(p.a_type) != is_float(p.b_type))
-    refuse(Status::unsupported, "{} = {}: beside {} = {} goes {}", name.b_type, name_of(p.b_type), name.a_type, name_of(p.a_type),
-           is_fp8(p.a_type) ? "f8_e4m3 or f8_e5m2" : p.a_type == DType::i8 ? "i8" : "f16, bf16, f32 or f64");
+    refuse(Status::unsupported, "{} = {}: beside {} = {} goes {}", name.b_type, name_of(p.b_type), name.a_type,
+           name_of(p.a_type),
+           is_fp8(p.a_type)        ? "f8_e4m3 or f8_e5m2"
+           : p.a_type == DType::i8 ? "i8"
+                                   : "f16, bf16, f32 or f64");
   if (is_fp8(p.a_type) && p.c_type != DType::f16 && p.c_type != DType::bf16 && p.c_type != DType::f32)
     refuse_output("f16, bf16 or f32");
   if (p.a_type == DType::i8) {
@@ -72,8 +75,8 @@ void check_compute(Compute compute, const NamedType& out, const NamedType& in0, 
   if (!is_known(compute)) refuse(Status::invalid_argument, "compute = {}: unknown", static_cast<int>(compute));
   const bool doubles = out.type == DType::f64;
   if ((in0.type == DType::f64) != doubles || (in1.type == DType::f64) != doubles)
-    refuse(Status::unsupported, "{} = {}, {} = {}, {} = {}: f64 mixed with another type is reserved", in0.name, name_of(in0.type),
-           in1.name, name_of(in1.type), out.name, name_of(out.type));
+    refuse(Status::unsupported, "{} = {}, {} = {}, {} = {}: f64 mixed with another type is reserved", in0.name,
+           name_of(in0.type), in1.name, name_of(in1.type), out.name, name_of(out.type));
   const bool integers = out.type == DType::i32;
   if (doubles != (compute == Compute::f64) || integers != (compute == Compute::i32))
     refuse(Status::invalid_argument, "compute = {}: f64 operands need f64, i8 ones i32, all others f32 or f32_tf32", name_of(compute));
@@ -148,8 +151,10 @@ void check(const GemmProblem& given, const GemmNames& names) {
   const Problem filled = resolve(given);
   const GemmProblem& p = std::get<GemmProblem>(filled);
   const bool na = p.op_a == Op::N, nb = p.op_b == Op::N;
-  check_matrix({names.a, names.lda, names.stride_a, names.lines, na ? p.m : p.k, na ? p.k : p.m, p.lda, p.stride_a, p.a_type}, p.batch);
-  check_matrix({names.b, names.ldb, names.stride_b, names.lines, nb ? p.k : p.n, nb ? p.n : p.k, p.ldb, p.stride_b, p.b_type}, p.batch);
+  check_matrix({names.a, names.lda, names.stride_a, names.lines, na ? p.m : p.k, na ? p.k : p.m, p.lda, p.stride_a, p.a_type},
+               p.batch);
+  check_matrix({names.b, names.ldb, names.stride_b, names.lines, nb ? p.k : p.n, nb ? p.n : p.k, p.ldb, p.stride_b, p.b_type},
+               p.batch);
   check_matrix({"C", "ldc", "stride_c", names.lines, p.m, p.n, p.ldc, p.stride_c, p.c_type}, p.batch);
   check_matrix({names.d, names.ldd, names.stride_d, names.lines, p.m, p.n, p.ldd, p.stride_d, p.c_type}, p.batch);
   // Matrices that overlap would be written by several problems at once, in no order.

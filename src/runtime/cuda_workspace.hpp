@@ -15,8 +15,8 @@ namespace attune {
 /// for which there is no slot, take memory in the order of the stream for that one call. Streams are told apart by their ids,
 /// which CUDA never uses twice.
 ///
-/// Nobody says when a stream is gone. So once there were more than a few, each use of a block is followed by an event, and a new
-/// stream takes over the slot of one that has not been used for a while and whose work is done.
+/// Nobody says when a stream is gone. So once there were more than a few, each use of a block is followed by an event, and a
+/// new stream takes over the slot of one that has not been used for a while and whose work is done.
 class WorkspacePool {
  public:
   /// Streams that have slots for good, and cost no events.
