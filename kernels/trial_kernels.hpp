@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "kernels/common/activation.hpp"
-#include "kernels/common/contraction.hpp"
+#include "kernels/common/pooling.hpp"
 
 namespace attune {
 
@@ -33,12 +33,6 @@ struct SampleGrid {
 /// 4,096 samples where there are as many blocks, and one a block unless that needs more than 2^21 samples or 2^36 products.
 SampleGrid sample_grid(std::int64_t rows, std::int64_t cols, std::int64_t batches, std::int64_t terms,
                        std::uint64_t seed) noexcept;
-
-/// What a sampled element should be, and the sum of the squares of all that was added to form it (before its activation).
-struct Reference {
-  double value = 0;
-  double squares = 0;
-};
 
 struct ReferenceInputs {
   const void* a = nullptr;
