@@ -17,10 +17,13 @@ template <typename T>
 __device__ T nan_or_larger(T a, T b) {
   if constexpr (sizeof(T) == 2) {
     return __hmax_nan(a, b);
-  } else if constexpr (sizeof(T) == 4) {
-    asm("max.NaN.f32 %0, %0, %1;" : "+f"(a) : "f"(b));
-    return a;
   } else {
+#if __CUDA_ARCH__ >= 800
+    if constexpr (sizeof(T) == 4) {
+      asm("max.NaN.f32 %0, %0, %1;" : "+f"(a) : "f"(b));
+      return a;
+    }
+#endif
     return b > a || b != b ? b : a;  // a NaN in `a` stays: no comparison with it holds
   }
 }
