@@ -6,6 +6,7 @@ function(attune_add_host_kernels target)
     ${root}/host_direct.cpp
     ${root}/host_loops.cpp
     ${root}/host_packed.cpp
+    ${root}/host_pool.cpp
     ${root}/host_threads.cpp
   )
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
@@ -14,7 +15,7 @@ function(attune_add_host_kernels target)
   # The tiles count on fused multiplication and addition, and on full-width vectors in every optimised build.
   set(fast -O3 -ffp-contract=fast)
   set_source_files_properties(
-    ${root}/host_base.cpp ${root}/host_direct.cpp ${root}/host_loops.cpp PROPERTIES COMPILE_OPTIONS "${fast}")
+    ${root}/host_base.cpp ${root}/host_direct.cpp ${root}/host_loops.cpp ${root}/host_pool.cpp PROPERTIES COMPILE_OPTIONS "${fast}")
   set_source_files_properties(
     ${root}/host_avx2.cpp PROPERTIES COMPILE_OPTIONS "${fast};-mavx2;-mfma")
   set_source_files_properties(

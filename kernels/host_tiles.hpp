@@ -6,15 +6,29 @@
 
 namespace attune {
 
-enum class HostOp : unsigned char { gemm, conv };
+enum class HostOp : unsigned char { gemm, conv, pool };
 enum class HostIsa : unsigned char { base, avx2, avx512 };
 
 /// reference: one element after the other, any types. dot, axpy, blocked: unpacked loops, inputs of one type.
 /// packed: panels packed into the accumulation type, a register tile over them, any types.
 /// direct: rows of the output kept in cache. depthwise: one channel a group, channels contiguous.
 /// pointwise: a filter of one tap as a packed GEMM. image_n, image_m: a packed GEMM that gathers the image while it packs, the
-/// image on the tile's columns or on its vectors.
-enum class HostFamily : unsigned char { reference, dot, axpy, blocked, packed, direct, depthwise, pointwise, image_n, image_m };
+/// image on the tile's columns or on its vectors. Of pooling: channels: vectors of channels that lie side by side. planes: one
+/// plane of one channel after the other, its rows contiguous.
+enum class HostFamily : unsigned char {
+  reference,
+  dot,
+  axpy,
+  blocked,
+  packed,
+  direct,
+  depthwise,
+  pointwise,
+  image_n,
+  image_m,
+  channels,
+  planes,
+};
 
 struct HostRow {
   std::string_view name;
@@ -62,6 +76,13 @@ inline constexpr HostRow host_rows[] = {
     {"image_n_base_2x4_st", HostOp::conv, HostFamily::image_n, HostIsa::base, false, 2, 4, 128, 128, 128},
     {"direct_st", HostOp::conv, HostFamily::direct, HostIsa::base, false},
     {"reference", HostOp::conv, HostFamily::reference, HostIsa::base, true},
+
+    {"channels", HostOp::pool, HostFamily::channels, HostIsa::base, true},
+    {"planes", HostOp::pool, HostFamily::planes, HostIsa::base, true},
+    {"channels_st", HostOp::pool, HostFamily::channels, HostIsa::base, false},
+    {"planes_st", HostOp::pool, HostFamily::planes, HostIsa::base, false},
+    {"reference", HostOp::pool, HostFamily::reference, HostIsa::base, true},
+    {"reference_st", HostOp::pool, HostFamily::reference, HostIsa::base, false},
 };
 inline constexpr std::size_t host_row_count = sizeof(host_rows) / sizeof(host_rows[0]);
 

@@ -309,4 +309,56 @@ consteval auto make_conv_depthwise_rows() {
 
 inline constexpr auto conv_depthwise_rows = tiles::make_conv_depthwise_rows();
 
+/// Pooling. `direct`: a thread forms a packet of channels, or one element, at a few places along a row. `split`: a whole window
+/// is shared out among the threads that form one packet.
+enum class PoolWay : unsigned char { direct, split };
+
+struct PoolRow {
+  DType type = DType::f16;
+  bool forward = true;
+  bool max = true;  ///< or averages, of both kinds
+  PoolWay way = PoolWay::direct;
+  int width = 1;              ///< elements of a packet: 16 bytes of channels side by side, or 1
+  bool channels_fast = true;  ///< neighbouring threads take neighbouring channels, or neighbouring columns
+  int window = 0;             ///< every extent of it in a plane; 0: any, and any number of dimensions
+  int stride = 0;             ///< both; 0: any
+  int outs = 1;               ///< places of a thread
+  int revision = 1;
+};
+
+namespace tiles {
+
+consteval auto make_pool_rows() {
+  constexpr DType types[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
+  constexpr bool packed = true, single = false;
+  struct Form {
+    bool forward;
+    PoolWay way;
+    bool wide, channels_fast;
+    int window, stride, outs;
+  };
+  constexpr Form forms[] = {
+      {true, PoolWay::direct, packed, true, 3, 2, 2},   {true, PoolWay::direct, packed, true, 3, 1, 4},
+      {true, PoolWay::direct, packed, true, 3, 2, 1},   {true, PoolWay::direct, packed, true, 2, 2, 2},
+      {true, PoolWay::direct, packed, true, 0, 0, 1},   {true, PoolWay::split, packed, true, 0, 0, 1},
+      {true, PoolWay::direct, single, false, 3, 2, 1},  {true, PoolWay::direct, single, false, 3, 1, 2},
+      {true, PoolWay::direct, single, false, 0, 0, 1},  {true, PoolWay::direct, single, true, 0, 0, 1},
+      {true, PoolWay::split, single, false, 0, 0, 1},   {false, PoolWay::direct, packed, true, 0, 0, 1},
+      {false, PoolWay::direct, single, false, 0, 0, 1}, {false, PoolWay::direct, single, true, 0, 0, 1},
+  };
+  std::array<PoolRow, std::size(types) * 2 * std::size(forms)> rows;
+  std::size_t at = 0;
+  for (DType type : types)
+    for (bool max : {true, false})
+      for (const Form& f : forms) {
+        const int bytes = type == DType::f64 ? 8 : type == DType::f32 ? 4 : 2;
+        rows[at++] = {type, f.forward, max, f.way, f.wide ? 16 / bytes : 1, f.channels_fast, f.window, f.stride, f.outs};
+      }
+  return rows;
+}
+
+}  // namespace tiles
+
+inline constexpr auto pool_rows = tiles::make_pool_rows();
+
 }  // namespace attune

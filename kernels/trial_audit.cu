@@ -17,7 +17,7 @@ __device__ void add_to(unsigned long long* total, unsigned count) {
 
 __global__ void __launch_bounds__(threads) check_zones(RedZones zones, Findings* findings) {
   unsigned changed = 0;
-  for (int zone = 0; zone < 4; ++zone)
+  for (int zone = 0; zone < zones.count; ++zone)
     for (std::int64_t at = grid_index(); at < zones.bytes[zone]; at += grid_size()) changed += zones.at[zone][at] != 0xff;
   add_to(&findings->outside, changed);
 }
@@ -125,6 +125,16 @@ cudaError_t launch_check_output(const void* d, DType type, std::int64_t elements
 cudaError_t launch_check_output(const void* d, DType type, std::int64_t elements, const ConvView& view, Findings* findings,
                                 cudaStream_t stream) noexcept {
   return check_any(d, type, elements, view, findings, stream);
+}
+
+cudaError_t launch_check_output(const void* d, DType type, std::int64_t elements, const PoolView& view, Findings* findings,
+                                cudaStream_t stream) noexcept {
+  return check_any(d, type, elements, view, findings, stream);
+}
+
+cudaError_t launch_compare(const void* d, DType type, const PoolView& view, const SampleGrid& grid, const Bound& bound,
+                           const Reference* references, Findings* findings, cudaStream_t stream) noexcept {
+  return compare_any(d, type, view, grid, bound, references, findings, stream);
 }
 
 cudaError_t launch_compare(const void* d, DType type, const GemmView& view, const SampleGrid& grid, const Bound& bound,

@@ -55,10 +55,6 @@ cudaError_t launch_fill(void* data, DType type, std::int64_t elements, std::uint
   });
 }
 
-cudaError_t launch_fill_output(void* d, DType type, const GemmView& view, std::uint64_t seed, cudaStream_t stream) noexcept {
-  return fill_any(d, type, view, seed, stream);
-}
-
 cudaError_t launch_fill_output(void* d, DType type, const ConvView& view, std::uint64_t seed, cudaStream_t stream) noexcept {
   return fill_any(d, type, view, seed, stream);
 }

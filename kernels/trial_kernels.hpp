@@ -7,14 +7,13 @@
 #include <cstdint>
 
 #include "kernels/common/activation.hpp"
-#include "kernels/common/contraction.hpp"
+#include "kernels/common/pooling.hpp"
 
 namespace attune {
 
 /// `elements` random values, uniform in [-1, 1] with full mantissas, integers in [-127, 127]; element i depends on the seed and i alone.
 cudaError_t launch_fill(void* data, DType type, std::int64_t elements, std::uint64_t seed, cudaStream_t stream) noexcept;
 /// The same values, but only where the output's elements are; what lies between them is left alone.
-cudaError_t launch_fill_output(void* d, DType type, const GemmView& view, std::uint64_t seed, cudaStream_t stream) noexcept;
 cudaError_t launch_fill_output(void* d, DType type, const ConvView& view, std::uint64_t seed, cudaStream_t stream) noexcept;
 
 /// Holds the stream for about this long, so that work enqueued behind it starts without waiting for the host.
@@ -34,12 +33,6 @@ struct SampleGrid {
 SampleGrid sample_grid(std::int64_t rows, std::int64_t cols, std::int64_t batches, std::int64_t terms,
                        std::uint64_t seed) noexcept;
 
-/// What a sampled element should be, and the sum of the squares of all that was added to form it (before its activation).
-struct Reference {
-  double value = 0;
-  double squares = 0;
-};
-
 struct ReferenceInputs {
   const void* a = nullptr;
   const void* b = nullptr;
@@ -53,6 +46,11 @@ cudaError_t launch_references(const GemmView& view, const SampleGrid& grid, cons
                               Reference* references, cudaStream_t stream) noexcept;
 cudaError_t launch_references(const ConvView& view, const SampleGrid& grid, const ReferenceInputs& inputs,
                               Reference* references, cudaStream_t stream) noexcept;
+/// a is x, or dy of a gradient, whose x is b.
+cudaError_t launch_references(const PoolView& view, const SampleGrid& grid, const ReferenceInputs& inputs,
+                              Reference* references, cudaStream_t stream) noexcept;
+/// All of y, of the view's type of pooling, whatever the view's direction.
+cudaError_t launch_pooled(const PoolView& view, const void* x, void* y, DType type, cudaStream_t stream) noexcept;
 
 /// All zero at first.
 struct Findings {
@@ -67,8 +65,15 @@ struct Findings {
 
 /// Bytes around outputs and workspaces that must keep the poison 0xFF.
 struct RedZones {
-  const std::uint8_t* at[4] = {};
-  std::int64_t bytes[4] = {};
+  static constexpr int most = 20;
+  const std::uint8_t* at[most] = {};
+  std::int64_t bytes[most] = {};
+  int count = 0;
+
+  void add(const void* from, std::size_t length) noexcept {
+    at[count] = static_cast<const std::uint8_t*>(from);
+    bytes[count++] = static_cast<std::int64_t>(length);
+  }
 };
 cudaError_t launch_check_zones(const RedZones& zones, Findings* findings, cudaStream_t stream) noexcept;
 
@@ -78,6 +83,8 @@ cudaError_t launch_check_output(const void* d, DType type, std::int64_t elements
                                 cudaStream_t stream) noexcept;
 cudaError_t launch_check_output(const void* d, DType type, std::int64_t elements, const ConvView& view, Findings* findings,
                                 cudaStream_t stream) noexcept;
+cudaError_t launch_check_output(const void* d, DType type, std::int64_t elements, const PoolView& view, Findings* findings,
+                                cudaStream_t stream) noexcept;
 
 /// |d - value| <= absolute + out * |value| + sums * sqrt(squares).
 struct Bound {
@@ -86,6 +93,8 @@ struct Bound {
 cudaError_t launch_compare(const void* d, DType type, const GemmView& view, const SampleGrid& grid, const Bound& bound,
                            const Reference* references, Findings* findings, cudaStream_t stream) noexcept;
 cudaError_t launch_compare(const void* d, DType type, const ConvView& view, const SampleGrid& grid, const Bound& bound,
+                           const Reference* references, Findings* findings, cudaStream_t stream) noexcept;
+cudaError_t launch_compare(const void* d, DType type, const PoolView& view, const SampleGrid& grid, const Bound& bound,
                            const Reference* references, Findings* findings, cudaStream_t stream) noexcept;
 
 /// Whether this build holds code that the current device can run.

@@ -90,6 +90,30 @@ void run(Context& ctx, const ConvProblem& problem, const ConvArgs& args, Stream 
   ctx.impl().call(problem, facts, launch);
 }
 
+void run(Context& ctx, const PoolProblem& problem, const PoolArgs& args, Stream stream) {
+  const bool fwd = problem.direction == PoolDirection::fwd, looks_at_x = problem.mode == PoolMode::max;
+  void* const more[] = {const_cast<void*>(args.y)};
+  Launch launch;
+  launch.d = args.out;
+  launch.stream = stream;
+  launch.more = more;
+  CallFacts facts;
+  int& x = facts.align[0];
+  int& y = facts.align[1];
+  if (fwd) {
+    launch.a = args.x;
+    x = alignment_of(args.x), y = alignment_of(args.out);
+  } else {
+    launch.a = args.dy;
+    x = alignment_of(args.out), y = alignment_of(args.dy);
+    if (looks_at_x) {
+      launch.b = args.x;
+      x = std::min(x, alignment_of(args.x)), y = std::min(y, alignment_of(args.y));
+    }
+  }
+  ctx.impl().call(problem, facts, launch);
+}
+
 template <class Call>
 Status without_throwing(Call&& call) noexcept {
   try {
@@ -215,6 +239,14 @@ Status tuned_gemm_row_major(Context& ctx, Op transa, Op transb, std::int64_t m, 
 void tuned_conv(Context& ctx, const ConvProblem& problem, const ConvArgs& args, Stream stream) { run(ctx, problem, args, stream); }
 
 Status tuned_conv(Context& ctx, const ConvProblem& problem, const ConvArgs& args, Stream stream, std::nothrow_t) noexcept {
+  return without_throwing([&] { run(ctx, problem, args, stream); });
+}
+
+void tuned_pool(Context& ctx, const PoolProblem& problem, const PoolArgs& args, Stream stream) {
+  run(ctx, problem, args, stream);
+}
+
+Status tuned_pool(Context& ctx, const PoolProblem& problem, const PoolArgs& args, Stream stream, std::nothrow_t) noexcept {
   return without_throwing([&] { run(ctx, problem, args, stream); });
 }
 

@@ -132,10 +132,13 @@ class Context::Impl {
     if (l.d == nullptr || (e.a_bytes != 0 && l.a == nullptr) || (e.b_bytes != 0 && l.b == nullptr)) return false;
     if (overlap(l.a, e.a_bytes, l.d, e.d_bytes) || overlap(l.b, e.b_bytes, l.d, e.d_bytes)) return false;
     if (e.bias_bytes != 0 && (l.bias == nullptr || overlap(l.bias, e.bias_bytes, l.d, e.d_bytes))) return false;
+    if (e.more_count != 0 && !more_fit(e, l)) return false;
     if (e.c_bytes == 0) return true;
     if (l.c == l.d) return e.in_place;
     return l.c != nullptr && !overlap(l.c, e.c_bytes, l.d, e.d_bytes);
   }
+  /// The same of the further operands, some of which may be outputs too.
+  static bool more_fit(const CacheEntry& e, const Launch& l) noexcept;
   static Key key_of(const Problem& problem, std::uint64_t word) noexcept;
   static Constraints constraints_of(const Problem& problem, std::uint64_t word) noexcept {
     return applied_to(problem, unpack(word));

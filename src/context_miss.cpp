@@ -17,30 +17,57 @@ bool same_strides(const Problem& problem) noexcept {
 
 }  // namespace
 
+bool Context::Impl::more_fit(const CacheEntry& e, const Launch& l) noexcept {
+  for (int i = 0; i < e.more_count; ++i) {
+    const void* const at = l.more[i];
+    const std::size_t bytes = e.more_bytes[i];
+    if (at == nullptr || overlap(at, bytes, l.d, e.d_bytes)) return false;
+    if (e.more_written[i] && (overlap(at, bytes, l.a, e.a_bytes) || overlap(at, bytes, l.b, e.b_bytes))) return false;
+    for (int j = 0; j < i; ++j)
+      if ((e.more_written[i] || e.more_written[j]) && overlap(at, bytes, l.more[j], e.more_bytes[j])) return false;
+  }
+  return true;
+}
+
+/// Names what operands_fit refused. `problem` is valid and resolved.
 void Context::Impl::check_operands(const Problem& problem, const Launch& launch, const GemmNames& names) {
-  const Spans s = spans(problem);
-  const bool gemm = std::holds_alternative<GemmProblem>(problem);
+  Operands o = operands(problem);
+  if (std::holds_alternative<GemmProblem>(problem)) o.a.name = names.a, o.b.name = names.b, o.d.name = names.d;
   const bool reads = !scales_only(problem);
-  const auto refuse = [](const char* name, const char* why) {
-    throw Error(Status::invalid_argument, fmt::format("{}: {}", name, why));
+  struct Given {
+    const Operand& operand;
+    const void* at;
+    std::size_t bytes;
   };
-  const char *in0 = gemm ? names.a : "in0", *in1 = gemm ? names.b : "in1", *out = gemm ? names.d : "out";
-  if (launch.d == nullptr) refuse(out, "is null");
-  if (reads && s.a.elements > 0 && launch.a == nullptr) refuse(in0, "is null");
-  if (reads && s.b.elements > 0 && launch.b == nullptr) refuse(in1, "is null");
-  if (s.c.elements > 0 && launch.c == nullptr) refuse("C", "is null, and beta is not zero");
-  if (s.bias.elements > 0 && launch.bias == nullptr) refuse("bias", "is null, and the epilogue has one");
-  const auto refuse_overlap = [&](const char* why, const char* other, const void* at, std::size_t bytes) {
-    throw Error(Status::invalid_argument,
-                fmt::format("{} = {} ({} bytes): {} {} at {} ({} bytes)", out, launch.d, s.d.bytes(), why, other, at, bytes));
+  const auto given = [](const Operand& operand, const void* at) { return Given{operand, at, operand.span.bytes()}; };
+  const Given d = given(o.d, launch.d), c = given(o.c, launch.c);
+  std::vector<Given> others;  // inputs, then further outputs
+  if (reads) others.push_back(given(o.a, launch.a)), others.push_back(given(o.b, launch.b));
+  others.push_back(given(o.bias, launch.bias));
+  for (int i = 0; i < o.more_count; ++i) others.push_back(given(o.more[i], launch.more[i]));
+
+  if (d.at == nullptr) throw Error(Status::invalid_argument, fmt::format("{}: is null", d.operand.name));
+  for (const Given& g : others)
+    if (g.bytes != 0 && g.at == nullptr)
+      throw Error(Status::invalid_argument,
+                  fmt::format("{}: is null{}", g.operand.name, &g.operand == &o.bias ? ", and the epilogue has one" : ""));
+  if (c.bytes != 0 && c.at == nullptr) throw Error(Status::invalid_argument, "C: is null, and beta is not zero");
+
+  const auto refuse_overlap = [](const Given& out, std::string_view why, const Given& with) {
+    if (overlap(out.at, out.bytes, with.at, with.bytes))
+      throw Error(Status::invalid_argument, fmt::format("{} = {} ({} bytes): {} at {} ({} bytes)", out.operand.name, out.at,
+                                                        out.bytes, why, with.at, with.bytes));
   };
-  if (overlap(launch.bias, s.bias.bytes(), launch.d, s.d.bytes()))
-    refuse_overlap("overlaps", "the bias", launch.bias, s.bias.bytes());
-  if (reads && overlap(launch.a, s.a.bytes(), launch.d, s.d.bytes())) refuse_overlap("overlaps", in0, launch.a, s.a.bytes());
-  if (reads && overlap(launch.b, s.b.bytes(), launch.d, s.d.bytes())) refuse_overlap("overlaps", in1, launch.b, s.b.bytes());
-  if (s.c.elements > 0 && overlap(launch.c, s.c.bytes(), launch.d, s.d.bytes()) &&
-      !(launch.c == launch.d && same_strides(problem)))
-    refuse_overlap("must be C itself, with its strides, or lie apart from it:", "C is", launch.c, s.c.bytes());
+  const auto overlaps = [&](const Operand& with) {
+    return fmt::format("overlaps {}{}", &with == &o.bias ? "the " : "", with.name);
+  };
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    refuse_overlap(d, overlaps(others[i].operand), others[i]);
+    for (std::size_t j = 0; j < others.size(); ++j)
+      if (i != j && others[i].operand.written) refuse_overlap(others[i], overlaps(others[j].operand), others[j]);
+  }
+  if (!(launch.c == launch.d && same_strides(problem)))
+    refuse_overlap(d, "must be C itself, with its strides, or lie apart from it: C is", c);
 }
 
 Status Context::Impl::run_plan(const std::shared_ptr<const Plan>& plan, const Launch& launch) noexcept {
@@ -348,13 +375,16 @@ void Context::Impl::remember(const Problem& problem, const Key& key, const Obtai
   entry->epoch = epoch;
   entry->ran = ran;
   entry->direct = obtained.plan->traits().workspace == 0 && !obtained.plan->traits().retain_in_graph;
-  const Spans s = spans(problem);
+  const Operands o = operands(problem);
   const bool reads = !scales_only(problem);
-  entry->a_bytes = reads ? s.a.bytes() : 0;
-  entry->b_bytes = reads ? s.b.bytes() : 0;
-  entry->c_bytes = s.c.bytes();
-  entry->d_bytes = s.d.bytes();
-  entry->bias_bytes = s.bias.bytes();
+  entry->a_bytes = reads ? o.a.span.bytes() : 0;
+  entry->b_bytes = reads ? o.b.span.bytes() : 0;
+  entry->c_bytes = o.c.span.bytes();
+  entry->d_bytes = o.d.span.bytes();
+  entry->bias_bytes = o.bias.span.bytes();
+  entry->more_count = o.more_count;
+  for (int i = 0; i < o.more_count; ++i)
+    entry->more_bytes[i] = o.more[i].span.bytes(), entry->more_written[i] = o.more[i].written;
   entry->in_place = same_strides(problem);
   cache_.insert(std::move(entry));
 }

@@ -91,7 +91,8 @@ class HostFuzz : public testing::Test {
   void run(const Problem& problem) {
     SCOPED_TRACE(to_string(problem));
     const auto value = [](Scalar scalar, double other) { return scalar == Scalar::zero ? 0.0 : scalar == Scalar::one ? 1.0 : other; };
-    const auto [alpha, beta] = std::visit([](const auto& p) { return std::pair(p.alpha, p.beta); }, problem);
+    Scalar alpha = Scalar::one, beta = Scalar::zero;
+    visit_contraction(problem, [&](const auto& p) { alpha = p.alpha, beta = p.beta; });
     test::HostCase host(problem, value(alpha, 1.25), value(beta, -0.75), seed());
     const Launch l = host.launch(0);
     if (const auto* g = std::get_if<GemmProblem>(&problem))

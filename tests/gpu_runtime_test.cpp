@@ -253,7 +253,8 @@ TEST_F(GpuRuntime, MakesRoomForATrialUnderAnotherThreadsCapture) {
 void expect_scaled(const Problem& given, double beta, bool in_place) {
   const Problem problem = resolve(given);
   SCOPED_TRACE(to_string(problem));
-  const bool zero = std::visit([](const auto& p) { return p.beta == Scalar::zero; }, problem);
+  bool zero = false, wide = false;
+  visit_contraction(problem, [&](const auto& p) { zero = p.beta == Scalar::zero, wide = p.compute == Compute::f64; });
   const Span span = spans(problem).d;
   const Span c_span = zero ? span : spans(problem).c;
   std::vector<std::byte> c(c_span.bytes()), d(span.bytes(), std::byte{0xff});
@@ -261,24 +262,20 @@ void expect_scaled(const Problem& given, double beta, bool in_place) {
     store_number(c.data(), c_span.type, i, zero ? NAN : std::sin(static_cast<double>(i)));
   if (in_place) d = c;
   std::vector<std::byte> expected = d;
-  std::visit(
-      [&](const auto& p) {
-        const auto v = view(p);
-        for (std::int64_t z = 0; z < v.batches(); ++z)
-          for (std::int64_t j = 0; j < v.cols(); ++j)
-            for (std::int64_t i = 0; i < v.rows(); ++i) {
-              // Where beta is zero, c is as large as d, and its layout means nothing.
-              const double from = zero ? 0 : load_number(c.data(), c_span.type, v.c_offset(i, j, z));
-              const double value =
-                  p.compute == Compute::f64 ? beta * from : static_cast<float>(beta) * static_cast<float>(from);
-              store_number(expected.data(), span.type, v.d_offset(i, j, z), value);
-            }
-      },
-      problem);
+  visit_contraction(problem, [&](const auto& p) {
+    const auto v = view(p);
+    for (std::int64_t z = 0; z < v.batches(); ++z)
+      for (std::int64_t j = 0; j < v.cols(); ++j)
+        for (std::int64_t i = 0; i < v.rows(); ++i) {
+          // Where beta is zero, c is as large as d, and its layout means nothing.
+          const double from = zero ? 0 : load_number(c.data(), c_span.type, v.c_offset(i, j, z));
+          const double value = p.compute == Compute::f64 ? beta * from : static_cast<float>(beta) * static_cast<float>(from);
+          store_number(expected.data(), span.type, v.d_offset(i, j, z), value);
+        }
+  });
   const DeviceBuffer on_device_c(c), on_device_d(d);
   const float narrow_beta = static_cast<float>(beta), narrow_alpha = 0;
   const double wide_alpha = 0;
-  const bool wide = std::visit([](const auto& p) { return p.compute == Compute::f64; }, problem);
   Launch launch;
   launch.d = on_device_d.get();
   launch.c = in_place ? launch.d : on_device_c.get();

@@ -5,6 +5,7 @@
 #include <attune/conv.hpp>
 #include <attune/error.hpp>
 #include <attune/gemm.hpp>
+#include <attune/pool.hpp>
 #include <attune/problem.hpp>
 #include <attune/types.hpp>
 #include <attune/version.hpp>

@@ -3,6 +3,7 @@
 
 #include <attune/conv.hpp>
 #include <attune/gemm.hpp>
+#include <attune/pool.hpp>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -11,7 +12,7 @@ namespace attune {
 inline namespace v0 {
 
 /// One alternative for each op.
-using Problem = std::variant<GemmProblem, ConvProblem>;
+using Problem = std::variant<GemmProblem, ConvProblem, PoolProblem>;
 
 /// One line, as "gemm op_a=T m=4096 n=16 k=4096 a=bf16 ...": fields at their default are omitted.
 ATTUNE_EXPORT std::string to_string(const Problem& problem);

@@ -62,7 +62,7 @@ void BenchTable::row(const BenchResult& r) const {
 
 void print_summary(const std::vector<BenchResult>& results) {
   std::map<std::string, Group> classes;
-  Group gemm, conv, all;
+  Group gemm, conv, others, all;
   GeometricMean over_gemm_ex, over_autotune;
   double seconds = 0, largest_error = 0;
   int good = 0, dropped = 0, not_reached = 0;
@@ -74,7 +74,7 @@ void print_summary(const std::vector<BenchResult>& results) {
     if (!r.wrong.empty()) continue;
     ++good;
     classes[class_of(r)].add(r);
-    (r.row->kind == "gemm" ? gemm : conv).add(r);
+    (r.row->kind == "gemm" ? gemm : r.row->kind.starts_with("conv") ? conv : others).add(r);
     all.add(r);
     over_gemm_ex.add(r.gemm_ex_us, r.winner_us);
     over_autotune.add(r.gemm_ex_autotune_us, r.winner_us);
@@ -94,6 +94,7 @@ void print_summary(const std::vector<BenchResult>& results) {
   for (const auto& [name, group] : classes) line(name, group);
   line("all GEMM", gemm);
   line("all convolution", conv);
+  line("all other ops", others);
   line("all", all);
   if (over_gemm_ex.count() > 0)
     fmt::print("cublasGemmEx/winner {}, with CUBLAS_GEMM_AUTOTUNE {} ({} rows)\n", mean(over_gemm_ex), mean(over_autotune),

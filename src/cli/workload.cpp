@@ -136,13 +136,34 @@ Problem conv3d_problem(const Fields& f) {
   return p;
 }
 
+constexpr std::string_view pool_fields[] = {"pool", "name", "dtype", "layout", "dir", "mode", "N",
+                                            "C",    "H",    "W",     "R",      "S",   "pad",  "stride"};
+
+Problem pool_problem(const Fields& f) {
+  PoolProblem p;
+  const TypeName& type = f.type();
+  if (type.in != type.out) refuse(fmt::format("dtype = '{}': pooling takes bf16, fp16, fp32 and fp64", type.name));
+  p.type = type.in;
+  p.layout = f.choice<Layout>("layout", {{"NCHW", Layout::nchw}, {"NHWC", Layout::nhwc}});
+  p.direction = f.choice<PoolDirection>("dir", {{"fwd", PoolDirection::fwd}, {"bwd", PoolDirection::bwd}});
+  p.mode = f.choice<PoolMode>(
+      "mode", {{"max", PoolMode::max}, {"average", PoolMode::average}, {"average_padded", PoolMode::average_padded}});
+  p.x = {f.number("N", 0), f.number("C", 0), f.number("H", 1), f.number("W", 1)};
+  p.window = Spatial(f.number("R", 1), f.number("S", 1));
+  p.pad = f.number("pad", 0);
+  p.stride = f.number("stride", 1);
+  return p;
+}
+
 struct Kind {
   std::string_view name;
   std::span<const std::string_view> fields;
   Problem (*make)(const Fields&);
 };
-constexpr Kind kinds[] = {
-    {"gemm", gemm_fields, gemm_problem}, {"conv", conv_fields, conv_problem}, {"conv3d", conv3d_fields, conv3d_problem}};
+constexpr Kind kinds[] = {{"gemm", gemm_fields, gemm_problem},
+                          {"conv", conv_fields, conv_problem},
+                          {"conv3d", conv3d_fields, conv3d_problem},
+                          {"pool", pool_fields, pool_problem}};
 
 /// The name that the workload format has for the types of a problem.
 std::string type_name(const Problem& problem) {
@@ -152,6 +173,7 @@ std::string type_name(const Problem& problem) {
     return std::string(to_string(in));
   };
   if (const auto* gemm = std::get_if<GemmProblem>(&problem)) return find(gemm->a_type, gemm->compute);
+  if (const auto* pool = std::get_if<PoolProblem>(&problem)) return find(pool->type, Compute::f32);
   const auto& conv = std::get<ConvProblem>(problem);
   return find(conv.x_type, conv.compute);
 }
@@ -160,7 +182,7 @@ void parse_into(Row& row, std::string_view text) {
   if (text.size() > max_row_bytes) refuse(fmt::format("longer than {} characters", max_row_bytes));
   const std::string_view word = text.substr(0, text.find_first_of(", \t"));
   const bool own_text = word.size() == text.size() || text[word.size()] != ',';
-  if (own_text && (word == "gemm" || word == "conv")) {
+  if (own_text && (word == "gemm" || word == "conv" || word == "pool")) {
     row.name = text;
     row.problem = parse_problem(text);
     const auto* conv = std::get_if<ConvProblem>(&*row.problem);
@@ -176,7 +198,7 @@ void parse_into(Row& row, std::string_view text) {
     row.problem = kind.make(Fields(kind.fields, std::move(values)));
     return;
   }
-  refuse(fmt::format("'{}': unknown kind; accepted are gemm, conv, conv3d", word.substr(0, 64)));
+  refuse(fmt::format("'{}': unknown kind; accepted are gemm, conv, conv3d, pool", word.substr(0, 64)));
 }
 
 std::string read_file(const std::string& path) {

@@ -11,7 +11,7 @@ namespace attune::cli {
 
 struct Row {
   int line = 0;
-  std::string kind;        ///< gemm, conv or conv3d
+  std::string kind;        ///< gemm, conv, conv3d or pool
   std::string name;        ///< the text itself for a line in Attune's text form; may be empty where the line cannot be read
   std::string class_name;  ///< from classes.csv beside the file; may be empty
   std::string dtype;       ///< bf16, fp16, fp8, tf32, fp32 or fp64

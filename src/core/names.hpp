@@ -1,7 +1,7 @@
 // The text of every enumeration that stands in a key, a file or a message.
 #pragma once
 
-#include <attune/types.hpp>
+#include <attune/problem.hpp>
 #include <cstddef>
 #include <iterator>
 #include <optional>
@@ -37,6 +37,14 @@ struct Names<Scalar> {
 template <>
 struct Names<Direction> {
   static constexpr std::string_view list[] = {"fwd", "dgrad", "wgrad"};
+};
+template <>
+struct Names<PoolMode> {
+  static constexpr std::string_view list[] = {"max", "average", "average_padded"};
+};
+template <>
+struct Names<PoolDirection> {
+  static constexpr std::string_view list[] = {"fwd", "bwd"};
 };
 template <>
 struct Names<Layout> {

@@ -9,12 +9,15 @@
 
 namespace attune {
 
-/// What one call brings. GEMM: a, b, c, d. Convolution: a and b are the two inputs in the order of ConvArgs, d the output, and c
-/// the tensor that beta multiplies, with the strides of d. alpha and beta are never null and have
-/// the problem's compute type; c is not read when the problem's beta case is zero, bias only where its epilogue has one, the
-/// scales (null: 1) only with fp8 operands. workspace holds traits().workspace bytes,
-/// aligned to 256.
+/// What one call brings. GEMM: a, b, c, d. Convolution: a and b are the two inputs in the order of ConvArgs, d the output, and
+/// c the tensor that beta multiplies, with the strides of d. Pooling: a is x, or dy of a gradient, whose b is x where it is
+/// asked for; d the output. `more` are the further operands of an op that has more, in the order of operands(problem), inputs
+/// and outputs. alpha and beta are never null for GEMM and convolution and have the problem's compute type; c is not read when
+/// the problem's beta case is zero, bias only where its epilogue has one, the scales (null: 1) only with fp8 operands.
+/// workspace holds traits().workspace bytes, aligned to 256.
 struct Launch {
+  static constexpr int most_more = 8;
+
   const void* a = nullptr;
   const void* b = nullptr;
   const void* c = nullptr;
@@ -24,6 +27,7 @@ struct Launch {
   const void* bias = nullptr;
   const void* scale_a = nullptr;
   const void* scale_b = nullptr;
+  void* const* more = nullptr;
   void* workspace = nullptr;
   Stream stream = nullptr;
 };

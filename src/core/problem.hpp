@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "core/constraints.hpp"
+#include "core/operands.hpp"
 #include "kernels/common/activation.hpp"
 
 namespace attune {
@@ -40,6 +42,22 @@ void validate(const Problem& problem, const GemmNames& names);
 /// The problem with every `packed` replaced by its value and Compute::f32_tf32 by f32; its meaning stays.
 Problem resolve(const Problem& problem);
 
+/// The ops whose result is alpha times a sum of products, plus beta times C, behind an epilogue.
+template <class P>
+inline constexpr bool is_contraction = std::is_same_v<P, GemmProblem> || std::is_same_v<P, ConvProblem>;
+inline bool contracts(const Problem& problem) noexcept {
+  return std::visit([]<class P>(const P&) { return is_contraction<P>; }, problem);
+}
+/// f(p) for a GEMM or a convolution; nothing for another op.
+template <class F>
+void visit_contraction(const Problem& problem, F&& f) {
+  std::visit(
+      [&]<class P>(const P& p) {
+        if constexpr (is_contraction<P>) f(p);
+      },
+      problem);
+}
+
 constexpr bool is_fp8(DType type) noexcept { return type == DType::f8_e4m3 || type == DType::f8_e5m2; }
 
 constexpr bool has_bias(Epilogue e) noexcept { return (static_cast<unsigned>(e) & 1) != 0; }
@@ -61,39 +79,27 @@ constexpr MathMode relevant_modes(const ConvProblem& p) noexcept {
   if (out == DType::f16 || out == DType::bf16) modes = modes | MathMode::reduced_reduction;
   return modes;
 }
+constexpr MathMode relevant_modes(const PoolProblem&) noexcept { return MathMode::strict; }
 template <class P>
 constexpr MathMode modes_for(const P& p, MathMode allowed) noexcept {
-  if (p.compute == Compute::f32_tf32) allowed = allowed | MathMode::tf32;
+  if constexpr (is_contraction<P>)
+    if (p.compute == Compute::f32_tf32) allowed = allowed | MathMode::tf32;
   return allowed & relevant_modes(p);
 }
 
 /// The constraints as they hold for this problem: Compute::f32_tf32 adds MathMode::tf32, irrelevant modes are dropped.
 Constraints applied_to(const Problem& problem, Constraints constraints) noexcept;
 
-std::size_t size_of(DType type) noexcept;
-
 /// No output element exists: the call succeeds and launches nothing.
 bool empty_output(const Problem& problem) noexcept;
-/// Outputs exist, but alpha is zero or no products do: D = beta * C.
+/// Outputs exist, but alpha is zero or no products do: D = beta * C. Of contractions only.
 bool scales_only(const Problem& problem) noexcept;
 
-/// Multiplications and additions, counted as two; for ratios and floors.
+/// Multiplications and additions, counted as two, or comparisons; for ratios and floors.
 double flops(const Problem& problem) noexcept;
 /// Least bytes moved: every input once, every output once, C too where beta is not zero.
 double least_bytes(const Problem& problem) noexcept;
 
-/// The memory that one operand spans, in elements from its address: the last element's offset plus one.
-struct Span {
-  DType type = DType::f32;
-  std::int64_t elements = 0;
-  std::size_t bytes() const noexcept { return static_cast<std::size_t>(elements) * size_of(type); }
-};
-/// Of a valid, resolved problem; c is empty where beta is zero. For a convolution c spans what d spans.
-struct Spans {
-  Span a, b, c, d;
-  Span bias;  ///< empty where the epilogue has none
-};
-Spans spans(const Problem& problem) noexcept;
 /// No operand alone spans more than this many bytes. A leading dimension can be such that the sum of two spans overflows: asked before
 /// spans are added up.
 bool spans_fit(const Problem& problem, std::int64_t bytes) noexcept;

@@ -9,9 +9,11 @@
 
 #include <attune/problem.hpp>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <variant>
 
 namespace attune {
 
@@ -85,21 +87,27 @@ constexpr void packed_strides(const std::int64_t* size, int count, Layout layout
   place(0);
 }
 
+/// Fields that the tensors of several ops have.
+template <class P>
+constexpr int extents_of(const P& p) noexcept {
+  return p.x.count < 3 ? 3 : p.x.count > 5 ? 5 : p.x.count;
+}
+inline constexpr std::int64_t spatial_ones[3] = {1, 1, 1};
+inline constexpr std::int64_t spatial_zeros[3] = {0, 0, 0};
+
 template <fields_of<ConvProblem> P, class Visitor>
 constexpr void visit_fields(P& p, Visitor&& v) {
-  constexpr std::int64_t ones[3] = {1, 1, 1};
-  constexpr std::int64_t zeros[3] = {0, 0, 0};
-  const auto count = [&] { return p.x.count < 3 ? 3 : p.x.count > 5 ? 5 : p.x.count; };
+  const auto count = [&] { return extents_of(p); };
 
   v.field("dir", p.direction, Direction::fwd);
   v.dims("x", p.x);
   v.dims("w", p.w);
   const int spatial = count() - 2;
   v.field("groups", p.groups, std::int64_t{1});
-  v.list("pad", p.pad.before.value, spatial, zeros);
+  v.list("pad", p.pad.before.value, spatial, spatial_zeros);
   v.list("pad_after", p.pad.after.value, spatial, p.pad.before.value);
-  v.list("stride", p.stride.value, spatial, ones);
-  v.list("dilation", p.dilation.value, spatial, ones);
+  v.list("stride", p.stride.value, spatial, spatial_ones);
+  v.list("dilation", p.dilation.value, spatial, spatial_ones);
   v.field("xt", p.x_type, DType::f32);
   v.field("wt", p.w_type, p.x_type);
   v.field("yt", p.y_type, p.x_type);
@@ -121,6 +129,43 @@ constexpr void visit_fields(P& p, Visitor&& v) {
   v.field("align_y", p.align_y, 16);
   v.field("epilogue", p.epilogue, Epilogue::none);
   v.field("align_bias", p.align_bias, 16);
+}
+
+template <fields_of<PoolProblem> P, class Visitor>
+constexpr void visit_fields(P& p, Visitor&& v) {
+  v.field("dir", p.direction, PoolDirection::fwd);
+  v.field("mode", p.mode, PoolMode::max);
+  v.dims("x", p.x);
+  const int count = extents_of(p), spatial = count - 2;
+  v.list("window", p.window.value, spatial, spatial_ones);
+  v.list("stride", p.stride.value, spatial, spatial_ones);
+  v.list("pad", p.pad.before.value, spatial, spatial_zeros);
+  v.list("pad_after", p.pad.after.value, spatial, p.pad.before.value);
+  v.field("type", p.type, DType::f32);
+  v.field("layout", p.layout, Layout::nchw);
+  v.strides("x_stride", p.x_stride, count, [&](std::int64_t* stride) { packed_strides(p.x.size, count, p.layout, stride); });
+  v.strides("y_stride", p.y_stride, count, [&](std::int64_t* stride) { packed_strides(p.y().size, count, p.layout, stride); });
+  v.field("align_x", p.align_x, 16);
+  v.field("align_y", p.align_y, 16);
+}
+
+/// The word with which an op's text begins.
+template <class P>
+inline constexpr const char* op_name = nullptr;
+template <>
+inline constexpr const char* op_name<GemmProblem> = "gemm";
+template <>
+inline constexpr const char* op_name<ConvProblem> = "conv";
+template <>
+inline constexpr const char* op_name<PoolProblem> = "pool";
+
+/// The op's place in Problem.
+template <class P, std::size_t At = 0>
+constexpr std::size_t op_index() noexcept {
+  if constexpr (std::same_as<std::variant_alternative_t<At, Problem>, P>)
+    return At;
+  else
+    return op_index<P, At + 1>();
 }
 
 }  // namespace attune

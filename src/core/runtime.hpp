@@ -66,7 +66,7 @@ class Runtime {
   /// Generates the operands of a valid, resolved problem; the workspace holds `workspace` bytes. Null when they do not fit in memory.
   virtual std::unique_ptr<Trial> trial(const Problem& problem, const Constraints& constraints, std::size_t workspace,
                                        std::uint64_t seed) = 0;
-  /// D = beta * C for problems with alpha = 0 or an empty reduction. Never null for a valid, resolved problem.
+  /// D = beta * C for problems with alpha = 0 or an empty reduction. Never null for a valid, resolved contraction.
   virtual std::unique_ptr<Plan> scale_plan(const Problem& problem) = 0;
   /// Runs a plan that needs a workspace or must live as long as a graph: takes the workspace from the pool (unless
   /// launch.workspace is set), a block of its own where the stream is being captured, and ties block and plan to the graph.

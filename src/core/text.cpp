@@ -132,6 +132,17 @@ Problem parse_fields(std::vector<Word>& words) {
   return problem;
 }
 
+template <std::size_t At>
+Problem parse_op(std::vector<Word>& words, std::string known = {}) {
+  if constexpr (At == std::variant_size_v<Problem>) {
+    refuse(words[0].text, "unknown op; accepted are " + known);
+  } else {
+    using P = std::variant_alternative_t<At, Problem>;
+    if (words[0].text == op_name<P>) return parse_fields<P>(words);
+    return parse_op<At + 1>(words, known + (At == 0 ? "" : ", ") + op_name<P>);
+  }
+}
+
 }  // namespace
 
 inline namespace v0 {
@@ -139,7 +150,7 @@ inline namespace v0 {
 std::string to_string(const Problem& problem) {
   return std::visit(
       [](const auto& p) {
-        Writer writer(std::is_same_v<std::decay_t<decltype(p)>, GemmProblem> ? "gemm" : "conv");
+        Writer writer(op_name<std::decay_t<decltype(p)>>);
         visit_fields(p, writer);
         return writer.take();
       },
@@ -157,10 +168,8 @@ Problem parse_problem(std::string_view text) {
     words.push_back({word, word.substr(0, equals), equals == std::string_view::npos ? "" : word.substr(equals + 1)});
     at = end;
   }
-  if (words.empty()) refuse("", "empty; starts with gemm or conv");
-  if (words[0].text == "gemm") return parse_fields<GemmProblem>(words);
-  if (words[0].text == "conv") return parse_fields<ConvProblem>(words);
-  refuse(words[0].text, "unknown op; accepted are gemm, conv");
+  if (words.empty()) refuse("", "empty; starts with the name of an op");
+  return parse_op<0>(words);
 }
 
 }  // namespace v0

@@ -25,10 +25,14 @@ double unit_roundoff(DType type) noexcept {
 
 Tolerance tolerance(const Problem& problem, const Constraints& constraints, Accumulation accumulation) noexcept {
   const DType out = spans(problem).d.type;
-  const bool f64 = std::visit([](const auto& p) { return p.compute == Compute::f64; }, problem);
+  bool f64 = out == DType::f64, selects = false;
+  Activation act = Activation::none;
+  visit_contraction(problem, [&](const auto& p) { f64 = p.compute == Compute::f64, act = activation(p.epilogue); });
+  if (const auto* pool = std::get_if<PoolProblem>(&problem))
+    selects = pool->mode == PoolMode::max && pool->direction == PoolDirection::fwd;
   Tolerance t;
-  if (out == DType::i32) return t;
-  if (std::visit([](const auto& p) { return activation(p.epilogue) != Activation::none; }, problem)) t.slope = activation_slope;
+  if (out == DType::i32 || selects) return t;
+  if (act != Activation::none) t.slope = activation_slope;
   t.out = unit_roundoff(out);
   t.in = allows(constraints, MathMode::tf32) ? 0x1p-10 : 0;
   t.absolute = out == DType::f16 ? 0x1p-25 : 0;

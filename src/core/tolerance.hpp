@@ -12,7 +12,7 @@
 namespace attune {
 
 /// |d - ref| <= absolute + out * |ref| + slope * 8 * (in + sqrt(K) * acc) * sqrt(sum of squares of the products), where ref is
-/// the finished element, behind its activation, and C and bias count as products. Integers must be exact.
+/// the finished element, behind its activation, and C and bias count as products. Integers and maxima must be exact.
 struct Tolerance {
   double out = 0;       ///< rounding of the output type
   double in = 0;        ///< rounding of the inputs: 2^-10 where tf32 is allowed

@@ -184,6 +184,21 @@ void check_tensor(const char* name, const Dims& dims, const std::int64_t* stride
   check_span(name, dims.size, stride, dims.count, type);
 }
 
+constexpr std::int64_t most_extent = std::numeric_limits<std::int32_t>::max();
+
+/// One value of a list of spatial ones.
+void bounded(const char* name, int i, std::int64_t value, std::int64_t least) {
+  at_least(fmt::format("{}[{}]", name, i).c_str(), value, least);
+  if (value > most_extent) refuse(Status::invalid_argument, "{}[{}] = {}: must be below 2^31", name, i, value);
+}
+
+/// N and C may be 0; the spatial extents, of which a result is made, may not.
+void check_extents(const Dims& x) {
+  if (x.count < 3 || x.count > 5)
+    refuse(Status::invalid_argument, "x has {} extents: must be 3 to 5 (N, C, then 1 to 3 spatial ones)", x.count);
+  for (int i = 0; i < x.count; ++i) bounded("x", i, x.size[i], i < 2 ? 0 : 1);
+}
+
 void check(const ConvProblem& given) {
   if (!is_known(given.direction))
     refuse(Status::invalid_argument, "direction = {}: unknown", static_cast<int>(given.direction));
@@ -192,12 +207,11 @@ void check(const ConvProblem& given) {
     refuse(Status::invalid_argument, "x has {} extents: must be 3 to 5 (N, C, then 1 to 3 spatial ones)", given.x.count);
   if (given.w.count != given.x.count)
     refuse(Status::invalid_argument, "w has {} extents: must be {}, as x has", given.w.count, given.x.count);
-  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   for (int i = 0; i < given.x.count; ++i) {
     at_least(fmt::format("x[{}]", i).c_str(), given.x.size[i], 0);
     at_least(fmt::format("w[{}]", i).c_str(), given.w.size[i], i < 2 ? 0 : 1);
-    if (given.x.size[i] > most) refuse(Status::invalid_argument, "x[{}] = {}: must be below 2^31", i, given.x.size[i]);
-    if (given.w.size[i] > most) refuse(Status::invalid_argument, "w[{}] = {}: must be below 2^31", i, given.w.size[i]);
+    if (given.x.size[i] > most_extent) refuse(Status::invalid_argument, "x[{}] = {}: must be below 2^31", i, given.x.size[i]);
+    if (given.w.size[i] > most_extent) refuse(Status::invalid_argument, "w[{}] = {}: must be below 2^31", i, given.w.size[i]);
   }
   at_least("groups", given.groups, 1);
   if (given.x.size[1] % given.groups != 0)
@@ -207,14 +221,10 @@ void check(const ConvProblem& given) {
   if (given.w.size[1] != given.x.size[1] / given.groups)
     refuse(Status::invalid_argument, "w[1] = {}: must be C / groups = {}", given.w.size[1], given.x.size[1] / given.groups);
   for (int i = 0; i < given.spatial(); ++i) {
-    const auto bounded = [&](const char* name, std::int64_t value, std::int64_t least) {
-      at_least(fmt::format("{}[{}]", name, i).c_str(), value, least);
-      if (value > most) refuse(Status::invalid_argument, "{}[{}] = {}: must be below 2^31", name, i, value);
-    };
-    bounded("pad.before", given.pad.before[i], 0);
-    bounded("pad.after", given.pad.after[i], 0);
-    bounded("stride", given.stride[i], 1);
-    bounded("dilation", given.dilation[i], 1);
+    bounded("pad.before", i, given.pad.before[i], 0);
+    bounded("pad.after", i, given.pad.after[i], 0);
+    bounded("stride", i, given.stride[i], 1);
+    bounded("dilation", i, given.dilation[i], 1);
     const std::int64_t reach = given.dilation[i] * (given.w.size[i + 2] - 1) + 1;
     const std::int64_t padded = given.x.size[i + 2] + given.pad.before[i] + given.pad.after[i];
     if (reach > padded)
@@ -246,6 +256,41 @@ void check(const ConvProblem& given) {
     case Direction::dgrad: check_no_overlap("x", p.x, p.x_stride); break;
     case Direction::wgrad: check_no_overlap("w", p.w, p.w_stride); break;
   }
+}
+
+void check(const PoolProblem& given) {
+  if (!is_known(given.direction))
+    refuse(Status::invalid_argument, "direction = {}: unknown", static_cast<int>(given.direction));
+  if (!is_known(given.mode)) refuse(Status::invalid_argument, "mode = {}: unknown", static_cast<int>(given.mode));
+  if (!is_known(given.layout)) refuse(Status::invalid_argument, "layout = {}: unknown", static_cast<int>(given.layout));
+  check_type("type", given.type);
+  if (!is_float(given.type))
+    refuse(Status::unsupported, "type = {}: pooling takes f16, bf16, f32 and f64", name_of(given.type));
+  check_extents(given.x);
+  for (int i = 0; i < given.spatial(); ++i) {
+    bounded("window", i, given.window[i], 1);
+    bounded("stride", i, given.stride[i], 1);
+    bounded("pad.before", i, given.pad.before[i], 0);
+    bounded("pad.after", i, given.pad.after[i], 0);
+    for (const auto& [name, pad] : {std::pair("pad.before", given.pad.before[i]), std::pair("pad.after", given.pad.after[i])})
+      if (pad >= given.window[i])
+        refuse(Status::invalid_argument, "{}[{}] = {}: must be smaller than the window, {}, so that each reaches into x", name,
+               i, pad, given.window[i]);
+    const std::int64_t padded = given.x.size[i + 2] + given.pad.before[i] + given.pad.after[i];
+    if (given.window[i] > padded)
+      refuse(Status::invalid_argument, "window[{}] = {}: larger than the padded input, {}", i, given.window[i], padded);
+  }
+  check_alignment("align_x", given.align_x, given.type);
+  check_alignment("align_y", given.align_y, given.type);
+
+  const Problem filled = resolve(given);
+  const PoolProblem& p = std::get<PoolProblem>(filled);
+  check_tensor("x", p.x, p.x_stride, p.type);
+  check_tensor("y", p.y(), p.y_stride, p.type);
+  if (p.direction == PoolDirection::fwd)
+    check_no_overlap("y", p.y(), p.y_stride);
+  else
+    check_no_overlap("x", p.x, p.x_stride);
 }
 
 }  // namespace

@@ -37,8 +37,8 @@ class ComposedPlan final : public Plan {
   ComposedPlan(std::string id, PlanTraits traits, int device, const Problem& problem, compose::Rewrite rewrite,
                std::unique_ptr<Plan> inner)
       : Plan(std::move(id), traits), device_(device), rewrite_(std::move(rewrite)), inner_(std::move(inner)) {
-    std::visit(
-        [&](const auto& p) { compute_ = p.compute, epilogue_ = p.epilogue, reads_c_ = p.beta != Scalar::zero; }, problem);
+    visit_contraction(problem,
+                      [&](const auto& p) { compute_ = p.compute, epilogue_ = p.epilogue, reads_c_ = p.beta != Scalar::zero; });
     one_.set(compute_, 1), zero_.set(compute_, 0);
   }
 

@@ -8,6 +8,7 @@
 
 #include "core/problem.hpp"
 #include "providers/cudnn_library.hpp"
+#include "providers/cudnn_pool.hpp"
 #include "providers/cudnn_search.hpp"
 #include "providers/cudnn_tail.hpp"
 #include "providers/cudnn_tensor.hpp"
@@ -15,6 +16,8 @@
 
 namespace attune {
 namespace {
+
+using cudnn::failed;
 
 constexpr std::size_t default_workspace = 32 * mebibyte;
 
@@ -37,17 +40,6 @@ const char* ruled_out(const cudnn::Candidate& candidate, const ConvProblem& prob
     return "every engine needs more workspace than is allowed";
   if (const char* why = cudnn::known_fault(candidate.config.engine, problem)) return why;
   return cudnn::forbidden(candidate.notes, problem, constraints);
-}
-
-Status failed(const char* what, cudnnStatus_t status) noexcept {
-  char detail[256] = "";
-  cudnnGetLastErrorString(detail, sizeof detail);
-  note_failure("%s: %s %s", what, cudnnGetErrorString(status), detail);
-  cudaGetLastError();
-  return status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
-                 status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED
-             ? Status::no_memory
-             : Status::device_error;
 }
 
 class CudnnPlan final : public Plan {
@@ -145,6 +137,7 @@ class CudnnProvider final : public Provider {
   }
 
   std::vector<std::string> variants(const Problem& problem, const Constraints& constraints, Effort effort) const override {
+    if (const auto* pool = std::get_if<PoolProblem>(&problem)) return cudnn::pool_variants(*pool, constraints);
     const auto* conv = std::get_if<ConvProblem>(&problem);
     if (!conv || refusal(*conv, constraints)) return {};
     cudnn::Session session(*library_, *conv);
@@ -180,8 +173,10 @@ class CudnnProvider final : public Provider {
   }
 
   Prepared prepare(std::string_view variant, const Problem& problem, const Constraints& constraints) const override {
+    if (const auto* pool = std::get_if<PoolProblem>(&problem))
+      return cudnn::prepare_pool(library_, variant, *pool, constraints);
     const auto* conv = std::get_if<ConvProblem>(&problem);
-    if (!conv) return declined("not a convolution");
+    if (!conv) return declined("a GEMM");
     if (const char* why = refusal(*conv, constraints)) return declined(why);
     const std::optional<cudnn::EngineConfig> config = cudnn::parse_engine(variant);
     if (!config) return declined("not the name of an engine and its knobs");
@@ -191,8 +186,9 @@ class CudnnProvider final : public Provider {
   }
 
   Prepared prepare_default(const Problem& problem, const Constraints& constraints) const override {
+    if (const auto* pool = std::get_if<PoolProblem>(&problem)) return cudnn::prepare_default_pool(library_, *pool, constraints);
     const auto* conv = std::get_if<ConvProblem>(&problem);
-    if (!conv) return declined("not a convolution");
+    if (!conv) return declined("a GEMM");
     if (const char* why = refusal(*conv, constraints)) return declined(why);
     cudnn::Session session(*library_, *conv);
     if (!session.why().empty()) return declined(session.why());

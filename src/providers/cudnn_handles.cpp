@@ -14,6 +14,17 @@ std::size_t first_slot() noexcept {
 
 }  // namespace
 
+Status failed(const char* what, cudnnStatus_t status) noexcept {
+  char detail[256] = "";
+  cudnnGetLastErrorString(detail, sizeof detail);
+  note_failure("%s: %s %s", what, cudnnGetErrorString(status), detail);
+  cudaGetLastError();
+  return status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+                 status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED
+             ? Status::no_memory
+             : Status::device_error;
+}
+
 void HandlePool::clear() noexcept {
   for (Slot& slot : slots_)
     if (cudnnHandle_t handle = slot.idle.exchange(nullptr)) cudnnDestroy(handle);

@@ -8,7 +8,12 @@
 #include <cstddef>
 #include <utility>
 
+#include <attune/error.hpp>
+
 namespace attune::cudnn {
+
+/// For a call that answered with an error: remembers its text, takes it out of CUDA's state.
+Status failed(const char* what, cudnnStatus_t status) noexcept;
 
 /// Made when first needed, kept for reuse. Borrowing is lock-free, and a thread mostly finds the handle that it used last.
 /// The device must be current whenever a handle is borrowed.

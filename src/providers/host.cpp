@@ -13,6 +13,7 @@
 #include "kernels/host_threads.hpp"
 #include "kernels/host_tiles.hpp"
 #include "providers/host_libraries.hpp"
+#include "providers/host_ops.hpp"
 
 namespace attune {
 namespace {
@@ -33,7 +34,7 @@ constexpr Library libraries[] = {
     {{}, nullptr, nullptr},
 };
 
-using PoolPtr = std::shared_ptr<HostPool>;
+using PoolPtr = std::shared_ptr<HostPool>;  // of threads
 
 class HostPlan : public Plan {
  public:
@@ -55,7 +56,8 @@ class HostPlan : public Plan {
  protected:
   HostPlan(const HostRow& row, const Problem& problem, std::size_t workspace, PoolPtr pool)
       : Plan(fmt::format("host:{}", row.name), {.workspace = workspace}), pool_(std::move(pool)) {
-    std::visit([&](const auto& p) { compute_ = p.compute, epilogue_ = p.epilogue, read_c_ = p.beta != Scalar::zero; }, problem);
+    visit_contraction(problem,
+                      [&](const auto& p) { compute_ = p.compute, epilogue_ = p.epilogue, read_c_ = p.beta != Scalar::zero; });
   }
   virtual void launch_kernel(const HostCall& call) const noexcept = 0;
 
@@ -115,7 +117,8 @@ class PackedPlan final : public HostPlan {
   PackedEntries entries_;
 };
 
-HostOp op_of(const Problem& problem) { return std::holds_alternative<GemmProblem>(problem) ? HostOp::gemm : HostOp::conv; }
+/// HostOp has the order of Problem's alternatives.
+HostOp op_of(const Problem& problem) { return static_cast<HostOp>(problem.index()); }
 
 bool loops_take(HostFamily family, const Problem& problem) {
   if (const auto* gemm = std::get_if<GemmProblem>(&problem)) return family == HostFamily::reference || loops_take(*gemm);
@@ -209,6 +212,7 @@ class HostProvider final : public Provider {
   Prepared prepare_row(int index, const Problem& problem, const Constraints& constraints) const {
     const HostRow& row = host_rows[index];
     if (!host_supports(row.isa)) return declined("the CPU lacks the instruction set");
+    if (const auto* pool = std::get_if<PoolProblem>(&problem)) return prepare_host_pool(row, *pool, constraints, pool_);
     if (!packs(row.family)) {
       if (!loops_take(row.family, problem)) return declined("types or layout");
       return {std::make_unique<LoopPlan>(row, problem, pool_), Outcome::ok, {}};
@@ -216,7 +220,8 @@ class HostProvider final : public Provider {
     Contraction contraction;
     if (!contract(row.family, problem, contraction)) return declined("not a GEMM");
     // Sums of 8-bit integers are exact in double, and for any length that memory holds below its 2^53.
-    const bool wide = std::visit([](const auto& p) { return p.compute != Compute::f32; }, problem);
+    bool wide = false;
+    visit_contraction(problem, [&](const auto& p) { wide = p.compute != Compute::f32; });
     PackedShape shape;
     if (const auto* s = std::get_if<StridedContraction>(&contraction)) {
       shape = packed_shape(index, wide, s->m, s->n, s->k, s->batch[0] * s->batch[1], pool_->threads());

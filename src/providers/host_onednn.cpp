@@ -181,11 +181,11 @@ class OnednnPlan final : public Plan {
         problem_(problem),
         engine_(std::move(engine)),
         built_(std::move(built)) {
-    adds_ = std::visit([](const auto& p) { return p.beta != Scalar::zero; }, problem);
+    visit_contraction(problem, [&](const auto& p) { adds_ = p.beta != Scalar::zero; });
   }
 
   Status run(const Launch& launch) const noexcept override {
-    if (adds_ && launch.c != launch.d) std::visit([&](const auto& p) { copy_c(p, launch); }, problem_);
+    if (adds_ && launch.c != launch.d) visit_contraction(problem_, [&](const auto& p) { copy_c(p, launch); });
     try {
       const auto memory = [&](const Desc& desc, const void* at) { return dnnl::memory(desc, engine_, const_cast<void*>(at)); };
       const auto wanted = [&](const Operand& operand, const void* given) {
@@ -254,19 +254,24 @@ std::string_view refuses(const ConvProblem& p) {
 
 Prepared prepare_onednn(const Problem& problem, const Constraints& constraints) {
   if (constraints.deterministic) return declined("not deterministic");
-  const std::string_view why = std::visit(
-      [](const auto& p) -> std::string_view {
-        if (p.epilogue != Epilogue::none) return "an epilogue";
-        if (p.alpha != Scalar::one || p.beta == Scalar::other) return "scalars";
-        return refuses(p);
-      },
-      problem);
+  std::string_view why = "not a contraction";
+  bool adds = false;
+  visit_contraction(problem, [&](const auto& p) {
+    adds = p.beta != Scalar::zero;
+    if (p.epilogue != Epilogue::none)
+      why = "an epilogue";
+    else if (p.alpha != Scalar::one || p.beta == Scalar::other)
+      why = "scalars";
+    else
+      why = refuses(p);
+  });
   if (!why.empty()) return declined(std::string(why));
   try {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     const auto finished = [&](bool free) {
-      Built built = std::visit([&](const auto& p) { return build(p, engine, free); }, problem);
-      complete(built, engine, std::visit([](const auto& p) { return p.beta != Scalar::zero; }, problem));
+      Built built;
+      visit_contraction(problem, [&](const auto& p) { built = build(p, engine, free); });
+      complete(built, engine, adds);
       return built;
     };
     Built built = finished(false);

@@ -20,6 +20,7 @@ const tile::Family* const families[] = {
     &tile::conv_gather,     //
     &tile::conv_simt,       //
     &tile::conv_any,        //
+    &tile::pool,            //
 };
 
 const tile::Family* family_of(std::string_view variant) noexcept {

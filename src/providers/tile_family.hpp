@@ -43,6 +43,7 @@ extern const Family conv_simt;
 extern const Family gemv;
 extern const Family hopper_gemm;
 extern const Family mma_gemm;
+extern const Family pool;
 extern const Family simt_gemm;
 
 /// A number behind a word at the beginning of the text: takes "_k16" for "_k". Nothing is taken unless both are there.

@@ -92,11 +92,11 @@ class CudaScalePlan final : public Plan {
 }  // namespace
 
 std::unique_ptr<Plan> make_cuda_scale_plan(const Problem& problem, int ordinal) {
-  return std::visit(
-      [&](const auto& p) -> std::unique_ptr<Plan> {
-        return std::make_unique<CudaScalePlan>(shape_of(p), output_type(p), p.compute, p.beta, p.epilogue, ordinal);
-      },
-      problem);
+  std::unique_ptr<Plan> plan;
+  visit_contraction(problem, [&](const auto& p) {
+    plan = std::make_unique<CudaScalePlan>(shape_of(p), output_type(p), p.compute, p.beta, p.epilogue, ordinal);
+  });
+  return plan;
 }
 
 }  // namespace attune

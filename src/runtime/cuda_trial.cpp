@@ -19,8 +19,8 @@ constexpr double surely_slow_us = 100e3;
 /// Of fp8 operands, in every trial.
 constexpr float operand_scales[2] = {0.5f, 1.5f};
 
-std::variant<GemmView, ConvView> view_of(const Problem& problem) {
-  return std::visit([](const auto& p) -> std::variant<GemmView, ConvView> { return view(p); }, problem);
+TrialView view_of(const Problem& problem) {
+  return std::visit([](const auto& p) -> TrialView { return view(p); }, problem);
 }
 
 SampleGrid grid_of(const Problem& problem, std::uint64_t seed) {
@@ -32,7 +32,7 @@ double value_of(Scalar scalar, double other) noexcept { return scalar == Scalar:
 
 /// Each operand of each set has random numbers of its own.
 std::uint64_t operand_seed(std::uint64_t seed, int set, int operand) noexcept {
-  return random_bits(seed, static_cast<std::uint64_t>(set) * 4 + static_cast<std::uint64_t>(operand));
+  return random_bits(seed, static_cast<std::uint64_t>(set) * 16 + static_cast<std::uint64_t>(operand));
 }
 
 }  // namespace
@@ -65,19 +65,18 @@ CudaTrial::CudaTrial(CudaLab& lab, const Problem& problem, const Constraints& co
     : lab_(lab),
       problem_(problem),
       constraints_(constraints),
+      operands_(operands(problem)),
       spans_(spans(problem)),
       seed_(seed),
       view_(view_of(problem)),
       grid_(grid),
       layout_(layout),
       block_(block) {
-  std::visit(
-      [&](const auto& p) {
-        const bool whole = p.compute == Compute::i32;
-        alpha_.set(p.compute, value_of(p.alpha, whole ? 3 : 1.25));
-        beta_.set(p.compute, value_of(p.beta, whole ? -2 : -0.75));
-      },
-      problem_);
+  visit_contraction(problem_, [&](const auto& p) {
+    const bool whole = p.compute == Compute::i32;
+    alpha_.set(p.compute, value_of(p.alpha, whole ? 3 : 1.25));
+    beta_.set(p.compute, value_of(p.beta, whole ? -2 : -0.75));
+  });
   scaled_ = is_fp8(spans_.a.type);
 }
 
@@ -98,6 +97,8 @@ void CudaTrial::generate() {
     fill(set, layout_.b, spans_.b, 1);
     fill(set, layout_.c, spans_.c, 2);
     fill(set, layout_.bias, spans_.bias, 3);
+    for (int i = 0; i < operands_.more_count; ++i) fill(set, layout_.more[i], operands_.more[i].span, 4 + i);
+    make_consistent(set);
     if (scaled_)
       for (int operand : {0, 1})
         cuda_check(cudaMemcpyAsync(static_cast<char*>(at(layout_.in_set(set, layout_.scales))) + operand * 16, operand_scales + operand,
@@ -110,11 +111,20 @@ void CudaTrial::generate() {
   in.alpha = alpha_.value, in.beta = beta_.value;
   if (scaled_) in.alpha *= static_cast<double>(operand_scales[0]) * static_cast<double>(operand_scales[1]);
   in.bias = spans_.bias.elements != 0 ? at(layout_.bias) : nullptr;
-  in.activation = std::visit([](const auto& p) { return activation(p.epilogue); }, problem_);
+  visit_contraction(problem_, [&](const auto& p) { in.activation = activation(p.epilogue); });
   auto* references = static_cast<Reference*>(at(layout_.references));
   std::visit(
       [&](const auto& v) { cuda_check(launch_references(v, grid_, in, references, lab_.stream), "computing references"); },
       view_);
+}
+
+void CudaTrial::make_consistent(int set) {
+  const auto* view = std::get_if<PoolView>(&view_);
+  if (view == nullptr || operands_.more_count == 0) return;
+  // The y of a maximum's gradient is what the forward pass made of x.
+  cuda_check(launch_pooled(*view, at(layout_.in_set(set, layout_.b)), at(layout_.in_set(set, layout_.more[0])), spans_.b.type,
+                           lab_.stream),
+             "generating operands");
 }
 
 void CudaTrial::prepare_output(const Plan& plan) {
@@ -123,13 +133,9 @@ void CudaTrial::prepare_output(const Plan& plan) {
   };
   poison(layout_.d, spans_.d.bytes());
   poison(layout_.workspace, plan.traits().workspace);
-  if (accumulates_in_place())
-    std::visit(
-        [&](const auto& v) {
-          cuda_check(launch_fill_output(output(), spans_.d.type, v, operand_seed(seed_, 0, 2), lab_.stream),
-                     "generating operands");
-        },
-        view_);
+  if (const auto* conv = std::get_if<ConvView>(&view_); conv != nullptr && accumulates_in_place())
+    cuda_check(launch_fill_output(output(), spans_.d.type, *conv, operand_seed(seed_, 0, 2), lab_.stream),
+               "generating operands");
   cuda_check(cudaMemsetAsync(lab_.findings, 0, sizeof(Findings), lab_.stream), "cudaMemsetAsync");
 }
 
@@ -146,6 +152,9 @@ Status CudaTrial::launch(const Plan& plan, int set) const noexcept {
     const auto* scales = static_cast<const char*>(at(layout_.in_set(set, layout_.scales)));
     launch.scale_a = scales, launch.scale_b = scales + 16;  // aligned as most libraries want them
   }
+  void* more[Launch::most_more];
+  for (int i = 0; i < operands_.more_count; ++i) more[i] = at(layout_.in_set(set, layout_.more[i]));
+  launch.more = more;
   launch.workspace = plan.traits().workspace != 0 ? at(layout_.workspace) : nullptr;
   launch.stream = lab_.stream;
   return plan.run(launch);
@@ -166,14 +175,13 @@ double CudaTrial::timed_run(const Plan& plan, int set) {
 }
 
 void CudaTrial::examine(const Plan& plan) {
-  const auto bytes = [&](std::size_t offset) { return static_cast<const std::uint8_t*>(at(offset)); };
-  constexpr auto zone = static_cast<std::int64_t>(red_zone_bytes);
   RedZones zones;
-  zones.at[0] = bytes(layout_.d - red_zone_bytes);
-  zones.at[1] = bytes(layout_.d + spans_.d.bytes());
-  zones.at[2] = bytes(layout_.workspace - red_zone_bytes);
-  zones.at[3] = bytes(layout_.workspace + plan.traits().workspace);
-  for (std::int64_t& length : zones.bytes) length = zone;
+  const auto around = [&](std::size_t from, std::size_t bytes) {
+    zones.add(at(from - red_zone_bytes), red_zone_bytes);
+    zones.add(at(from + bytes), red_zone_bytes);
+  };
+  around(layout_.d, spans_.d.bytes());
+  around(layout_.workspace, plan.traits().workspace);
   cuda_check(launch_check_zones(zones, lab_.findings, lab_.stream), "checking red zones");
 
   const Tolerance allowed = tolerance(problem_, constraints_, plan.traits().accumulation);

@@ -40,6 +40,8 @@ class CudaLab {
   void release() noexcept;
 };
 
+using TrialView = std::variant<GemmView, ConvView, PoolView>;
+
 class CudaTrial final : public Trial {
  public:
   /// Null when the operands do not fit in memory.
@@ -64,6 +66,8 @@ class CudaTrial final : public Trial {
   void* output() const noexcept { return at(layout_.d); }
   bool accumulates_in_place() const noexcept { return layout_.c == layout_.d && spans_.c.elements != 0; }
   void generate();
+  /// Inputs that must agree with others.
+  void make_consistent(int set);
   void prepare_output(const Plan& plan);
   void examine(const Plan& plan);
   double timed_run(const Plan& plan, int set);
@@ -73,9 +77,10 @@ class CudaTrial final : public Trial {
   CudaLab& lab_;
   const Problem problem_;
   const Constraints constraints_;
+  const Operands operands_;
   const Spans spans_;
   const std::uint64_t seed_;
-  const std::variant<GemmView, ConvView> view_;
+  const TrialView view_;
   const SampleGrid grid_;
   const TrialLayout layout_;
   const Block block_;

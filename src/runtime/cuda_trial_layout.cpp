@@ -5,30 +5,13 @@
 namespace attune {
 namespace {
 
-struct Alignments {
-  int a, b, c, d, bias;
-};
-
-Alignments alignments(const GemmProblem& p) noexcept {
-  return {p.align_a, p.align_b, p.align_c, p.align_d, p.align_bias};
-}
-
-Alignments alignments(const ConvProblem& p) noexcept {
-  switch (p.direction) {
-    case Direction::fwd: return {p.align_x, p.align_w, p.align_y, p.align_y, p.align_bias};
-    case Direction::dgrad: return {p.align_y, p.align_w, p.align_x, p.align_x, 16};
-    case Direction::wgrad: return {p.align_x, p.align_y, p.align_w, p.align_w, 16};
-  }
-  return {16, 16, 16, 16, 16};
-}
-
 std::size_t round_up(std::size_t bytes) noexcept { return (bytes + 255) / 256 * 256; }
 
 /// Places an operand behind `end` and moves `end` behind the operand.
-std::size_t place(std::size_t& end, const Span& span, int alignment) noexcept {
+std::size_t place(std::size_t& end, const Operand& operand) noexcept {
   std::size_t at = round_up(end);
-  if (alignment < 16) at += std::max(static_cast<std::size_t>(alignment), size_of(span.type));
-  end = at + span.bytes();
+  if (operand.align < 16) at += std::max(static_cast<std::size_t>(operand.align), size_of(operand.span.type));
+  end = at + operand.span.bytes();
   return at;
 }
 
@@ -36,25 +19,32 @@ std::size_t place(std::size_t& end, const Span& span, int alignment) noexcept {
 
 TrialLayout trial_layout(const Problem& problem, std::int64_t l2_bytes, std::size_t workspace, std::size_t reference_bytes,
                          int most_sets) noexcept {
-  const Spans s = spans(problem);
-  const Alignments align = std::visit([](const auto& p) { return alignments(p); }, problem);
+  const Operands o = operands(problem);
   // A convolution accumulates into its output, which is then its c.
-  const bool c_apart = std::holds_alternative<GemmProblem>(problem) && s.c.elements != 0;
+  const bool c_apart = std::holds_alternative<GemmProblem>(problem) && o.c.span.elements != 0;
 
   TrialLayout layout;
   std::size_t end = 0;
-  layout.a = place(end, s.a, align.a);
-  layout.b = place(end, s.b, align.b);
-  if (c_apart) layout.c = place(end, s.c, align.c);
-  layout.bias = place(end, s.bias, align.bias);
+  layout.a = place(end, o.a);
+  layout.b = place(end, o.b);
+  if (c_apart) layout.c = place(end, o.c);
+  layout.bias = place(end, o.bias);
   layout.scales = round_up(end);
   end = layout.scales + 2 * 16;
+  std::size_t more_bytes = 0;
+  for (int i = 0; i < o.more_count; ++i) {
+    if (o.more[i].written) end += red_zone_bytes;
+    layout.more[i] = place(end, o.more[i]);
+    if (o.more[i].written) end += red_zone_bytes;
+    more_bytes += o.more[i].span.bytes();
+  }
   end += red_zone_bytes;
-  layout.d = place(end, s.d, align.d);
+  layout.d = place(end, o.d);
   if (!c_apart) layout.c = layout.d;
   layout.set_bytes = round_up(end + red_zone_bytes);
 
-  const double touched = static_cast<double>(s.a.bytes() + s.b.bytes() + s.d.bytes() + (c_apart ? s.c.bytes() : 0));
+  const double touched = static_cast<double>(o.a.span.bytes() + o.b.span.bytes() + o.d.span.bytes() + more_bytes +
+                                             (c_apart ? o.c.span.bytes() : 0));
   const double wanted = 3.0 * static_cast<double>(l2_bytes) / std::max(touched, 1.0) + 1;
   layout.sets = static_cast<int>(std::clamp(wanted, 1.0, static_cast<double>(std::clamp(most_sets, 1, most_operand_sets))));
 

@@ -17,6 +17,7 @@ inline constexpr int most_operand_sets = 64;
 struct TrialLayout {
   int sets = 0;
   std::size_t a = 0, b = 0, c = 0, d = 0, bias = 0, scales = 0;  ///< within a set; red zones lie around d
+  std::size_t more[Launch::most_more] = {};                      ///< likewise, red zones around those that are written
   std::size_t set_bytes = 0;
   std::size_t workspace = 0, workspace_bytes = 0;  ///< red zones lie around it
   std::size_t references = 0;

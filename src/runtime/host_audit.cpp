@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "core/tolerance.hpp"
-#include "kernels/common/contraction.hpp"
 #include "kernels/common/number.hpp"
+#include "kernels/common/pooling.hpp"
 
 namespace attune {
 namespace {
@@ -51,11 +51,51 @@ HostAudit::HostAudit(const Problem& problem, const Constraints& constraints, con
   type_ = d.type;
   element_ = size_of(d.type);
   span_ = d.bytes();
-  std::visit([&](const auto& p) { prepare(view(p), operands, threads, seed); }, problem);
+  std::visit([&](const auto& p) { prepare(p, operands, threads, seed); }, problem);
 }
 
-template <class View>
-void HostAudit::prepare(const View& v, const HostOperands& operands, int threads, std::uint64_t seed) {
+namespace {
+
+/// Element (i, j, z) of a contraction's output.
+template <class P>
+auto evaluation(const P& p, const HostOperands& o) {
+  return [v = view(p), all = spans(p), act = activation(p.epilogue), o](std::int64_t i, std::int64_t j, std::int64_t z) {
+    constexpr bool stacked = std::is_same_v<P, ConvProblem>;  // the matrices of a convolution are its groups
+    double sum = 0, squares = 0;
+    with_type(all.a.type, [&](auto a_tag) {
+      with_type(all.b.type, [&](auto b_tag) {
+        const auto* a = static_cast<const decltype(a_tag)*>(o.a);
+        const auto* b = static_cast<const decltype(b_tag)*>(o.b);
+        for (std::int64_t l = 0; l < v.terms(); ++l) {
+          std::int64_t a_at = 0, b_at = 0;
+          if (!v.product(i, j, z, l, a_at, b_at)) continue;
+          const double product = static_cast<double>(widen(a[a_at])) * static_cast<double>(widen(b[b_at]));
+          sum += product;
+          squares += product * product;
+        }
+      });
+    });
+    sum *= o.alpha, squares *= o.alpha * o.alpha;
+    const auto add = [&](double added) { sum += added, squares += added * added; };
+    if (o.c != nullptr) add(o.beta * load_number(o.c, all.d.type, v.c_offset(i, j, z)));
+    if (o.bias != nullptr) add(load_number(o.bias, all.d.type, (stacked ? z * v.rows() : 0) + i));
+    return Reference{activated(act, sum), squares};
+  };
+}
+
+auto evaluation(const PoolProblem& p, const HostOperands& o) {
+  return [v = view(p), type = p.type, o](std::int64_t i, std::int64_t j, std::int64_t) {
+    const auto a = [&](std::int64_t at) { return load_number(o.a, type, at); };
+    const auto b = [&](std::int64_t at) { return load_number(o.b, type, at); };
+    return v.forward() ? v.pooled(a, i, j) : v.spread(b, a, i, j);
+  };
+}
+
+}  // namespace
+
+template <class P>
+void HostAudit::prepare(const P& problem, const HostOperands& operands, int threads, std::uint64_t seed) {
+  const auto v = view(problem);
   const std::int64_t rows = v.rows(), cols = v.cols(), places = static_cast<std::int64_t>(span_ / element_);
   terms_ = v.terms();
   if (rows * cols * v.batches() != places) {
@@ -66,44 +106,19 @@ void HostAudit::prepare(const View& v, const HostOperands& operands, int threads
   }
   const std::int64_t down = blocks_of(rows), across = blocks_of(cols);
   samples_.resize(static_cast<std::size_t>(down * across * v.batches()));
-  const Spans all = spans(problem_);
-  const std::int64_t bias_z = std::is_same_v<View, ConvView> ? rows : 0;
-  const Activation act = std::visit([](const auto& p) { return activation(p.epilogue); }, problem_);
-  const auto compute = [&](auto a_tag, auto b_tag) {
-    using A = decltype(a_tag);
-    using B = decltype(b_tag);
-    const auto* a = static_cast<const A*>(operands.a);
-    const auto* b = static_cast<const B*>(operands.b);
-    spread(static_cast<std::int64_t>(samples_.size()), static_cast<double>(terms_), threads, [&](std::int64_t index) {
-      std::minstd_rand random(static_cast<std::uint32_t>(seed + static_cast<std::uint64_t>(index) * 2654435761u) % 2147483646u +
-                              1);
-      random.discard(3);
-      const auto pick = [&](std::int64_t first, std::int64_t size) {
-        return first + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(std::min(block, size - first)));
-      };
-      const std::int64_t i = pick(index % down * block, rows), j = pick(index / down % across * block, cols);
-      const std::int64_t z = index / (down * across);
-      double sum = 0, squares = 0;
-      for (std::int64_t l = 0; l < terms_; ++l) {
-        std::int64_t a_at = 0, b_at = 0;
-        if (!v.product(i, j, z, l, a_at, b_at)) continue;
-        const double product = static_cast<double>(widen(a[a_at])) * static_cast<double>(widen(b[b_at]));
-        sum += product;
-        squares += product * product;
-      }
-      sum *= operands.alpha, squares *= operands.alpha * operands.alpha;
-      if (operands.c != nullptr) {
-        const double added = operands.beta * load_number(operands.c, type_, v.c_offset(i, j, z));
-        sum += added, squares += added * added;
-      }
-      if (operands.bias != nullptr) {
-        const double added = load_number(operands.bias, type_, z * bias_z + i);
-        sum += added, squares += added * added;
-      }
-      samples_[static_cast<std::size_t>(index)] = {v.d_offset(i, j, z), activated(act, sum), squares};
-    });
-  };
-  with_type(all.a.type, [&](auto a) { with_type(all.b.type, [&](auto b) { compute(a, b); }); });
+  const auto element = evaluation(problem, operands);
+  spread(static_cast<std::int64_t>(samples_.size()), static_cast<double>(terms_), threads, [&](std::int64_t index) {
+    std::minstd_rand random(static_cast<std::uint32_t>(seed + static_cast<std::uint64_t>(index) * 2654435761u) % 2147483646u +
+                            1);
+    random.discard(3);
+    const auto pick = [&](std::int64_t first, std::int64_t size) {
+      return first + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(std::min(block, size - first)));
+    };
+    const std::int64_t i = pick(index % down * block, rows), j = pick(index / down % across * block, cols);
+    const std::int64_t z = index / (down * across);
+    const Reference r = element(i, j, z);
+    samples_[static_cast<std::size_t>(index)] = {v.d_offset(i, j, z), r.value, r.squares};
+  });
 }
 
 void HostAudit::poison(std::byte* buffer, const void* initial) const noexcept {

@@ -41,8 +41,8 @@ class HostAudit {
     std::int64_t at;  ///< in elements from the output's start
     double value, squares;
   };
-  template <class View>
-  void prepare(const View& view, const HostOperands& operands, int threads, std::uint64_t seed);
+  template <class P>
+  void prepare(const P& problem, const HostOperands& operands, int threads, std::uint64_t seed);
 
   Problem problem_;
   Constraints constraints_;

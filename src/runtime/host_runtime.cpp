@@ -50,25 +50,23 @@ class ScalePlan final : public Plan {
 
   Status run(const Launch& launch) const noexcept override {
     const DType type = spans(problem_).d.type;
-    std::visit(
-        [&](const auto& p) {
-          const auto v = view(p);
-          const double beta = scalar_value(launch.beta, p.compute);
-          const std::int64_t bias_z = std::is_same_v<std::decay_t<decltype(p)>, ConvProblem> ? v.rows() : 0;
-          for (std::int64_t z = 0; z < v.batches(); ++z)
-            for (std::int64_t j = 0; j < v.cols(); ++j)
-              for (std::int64_t i = 0; i < v.rows(); ++i) {
-                if (type == DType::i32) {
-                  const double before = p.beta == Scalar::zero ? 0 : load_number(launch.c, type, v.c_offset(i, j, z));
-                  static_cast<std::int32_t*>(launch.d)[v.d_offset(i, j, z)] = finished_integer(0, 0, beta, before);
-                  continue;
-                }
-                double value = p.beta == Scalar::zero ? 0 : beta * load_number(launch.c, type, v.c_offset(i, j, z));
-                if (has_bias(p.epilogue)) value += load_number(launch.bias, type, z * bias_z + i);
-                store_number(launch.d, type, v.d_offset(i, j, z), activated(activation(p.epilogue), value));
-              }
-        },
-        problem_);
+    visit_contraction(problem_, [&](const auto& p) {
+      const auto v = view(p);
+      const double beta = scalar_value(launch.beta, p.compute);
+      const std::int64_t bias_z = std::is_same_v<std::decay_t<decltype(p)>, ConvProblem> ? v.rows() : 0;
+      for (std::int64_t z = 0; z < v.batches(); ++z)
+        for (std::int64_t j = 0; j < v.cols(); ++j)
+          for (std::int64_t i = 0; i < v.rows(); ++i) {
+            if (type == DType::i32) {
+              const double before = p.beta == Scalar::zero ? 0 : load_number(launch.c, type, v.c_offset(i, j, z));
+              static_cast<std::int32_t*>(launch.d)[v.d_offset(i, j, z)] = finished_integer(0, 0, beta, before);
+              continue;
+            }
+            double value = p.beta == Scalar::zero ? 0 : beta * load_number(launch.c, type, v.c_offset(i, j, z));
+            if (has_bias(p.epilogue)) value += load_number(launch.bias, type, z * bias_z + i);
+            store_number(launch.d, type, v.d_offset(i, j, z), activated(activation(p.epilogue), value));
+          }
+    });
     return Status::ok;
   }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/common/number.hpp"
+#include "kernels/common/pooling.hpp"
 #include "runtime/host_audit.hpp"
 #include "runtime/host_runtime.hpp"
 
@@ -52,35 +53,36 @@ void fill(void* memory, const Span& span, std::uint64_t seed) {
 /// A value of each case; any other than one and zero serves for `other`.
 double value_of(Scalar scalar, double other) { return scalar == Scalar::zero ? 0 : scalar == Scalar::one ? 1 : other; }
 
-struct Alignments {
-  int a = 16, b = 16, c = 16, d = 16, bias = 16;
-};
-Alignments alignments(const GemmProblem& p) { return {p.align_a, p.align_b, p.align_c, p.align_d, p.align_bias}; }
-Alignments alignments(const ConvProblem& p) {
-  switch (p.direction) {
-    case Direction::fwd: return {p.align_x, p.align_w, p.align_y, p.align_y, p.align_bias};
-    case Direction::dgrad: return {p.align_y, p.align_w, p.align_x, p.align_x, 16};
-    case Direction::wgrad: return {p.align_x, p.align_y, p.align_w, p.align_w, 16};
-  }
-  return {};
-}
 /// Bytes behind an address of full alignment at which the alignment is just the given one.
 std::size_t shift(int align) { return align < 16 ? static_cast<std::size_t>(align) : 0; }
 
 /// The operands of one launch, one behind the other.
 struct Slots {
-  std::size_t a, b, c, d, bias, bytes;
-  Slots(const Spans& s, const Alignments& at) {
+  std::size_t a, b, c, d, bias, more[Launch::most_more] = {}, bytes;
+  explicit Slots(const Operands& o) {
     std::size_t end = 0;
-    const auto place = [&](const Span& span, int align) {
-      const std::size_t from = end + shift(align);
-      end = aligned(from + span.bytes());
+    const auto place = [&](const Operand& operand) {
+      const std::size_t from = end + shift(operand.align);
+      end = aligned(from + operand.span.bytes());
       return from;
     };
-    a = place(s.a, at.a), b = place(s.b, at.b), c = place(s.c, at.c), d = place(s.d, at.d), bias = place(s.bias, at.bias);
+    a = place(o.a), b = place(o.b), c = place(o.c), d = place(o.d), bias = place(o.bias);
+    for (int i = 0; i < o.more_count; ++i) more[i] = place(o.more[i]);
     bytes = end;
   }
 };
+
+/// Inputs that must agree with others.
+void make_consistent(const Problem& problem, std::byte* base, const Slots& slots) {
+  const auto* pool = std::get_if<PoolProblem>(&problem);
+  if (pool == nullptr || pool->direction == PoolDirection::fwd || pool->mode != PoolMode::max) return;
+  PoolView v = view(*pool);  // y is what the forward pass made of x
+  v.direction = PoolDirection::fwd;
+  const auto x = [&](std::int64_t at) { return load_number(base + slots.b, pool->type, at); };
+  for (std::int64_t j = 0; j < v.cols(); ++j)
+    for (std::int64_t i = 0; i < v.rows(); ++i)
+      store_number(base + slots.more[0], pool->type, v.d_offset(i, j, 0), v.pooled(x, i, j).value);
+}
 
 class HostTrial;
 
@@ -104,38 +106,43 @@ class HostTrial final : public Trial {
  public:
   HostTrial(const DeviceInfo& info, const Problem& problem, const Constraints& constraints, std::size_t workspace,
             std::uint64_t seed)
-      : spans_(spans(problem)),
-        slots_(spans_, std::visit([](const auto& p) { return alignments(p); }, problem)),
-        in_place_(std::holds_alternative<ConvProblem>(problem)) {
-    std::visit(
-        [&](const auto& p) {
-          const bool whole = p.compute == Compute::i32;
-          alpha_.set(p.compute, value_of(p.alpha, whole ? 3 : 1.25)), beta_.set(p.compute, value_of(p.beta, whole ? -2 : -0.75));
-          adds_ = p.beta != Scalar::zero, biased_ = has_bias(p.epilogue);
-        },
-        problem);
+      : operands_(operands(problem)), slots_(operands_), in_place_(std::holds_alternative<ConvProblem>(problem)) {
+    visit_contraction(problem, [&](const auto& p) {
+      const bool whole = p.compute == Compute::i32;
+      alpha_.set(p.compute, value_of(p.alpha, whole ? 3 : 1.25)), beta_.set(p.compute, value_of(p.beta, whole ? -2 : -0.75));
+      adds_ = p.beta != Scalar::zero, biased_ = has_bias(p.epilogue);
+    });
     // Enough to pass through the last-level cache, but no more than can be filled in little time.
     constexpr std::size_t most_sets = 4096, most_bytes = 64 * mebibyte;
     const std::size_t cold = std::min(static_cast<std::size_t>(info.l2_bytes) * 5 / 4, most_bytes);
     sets_ = std::clamp<std::size_t>(cold / slots_.bytes + 1, 2, most_sets);
     const std::size_t room = static_cast<std::size_t>(info.memory_bytes) / 4;
-    const std::size_t rest = workspace + 3 * HostAudit::red_zone + spans_.d.bytes();
+    const std::size_t rest = workspace + 3 * HostAudit::red_zone + operands_.d.span.bytes();
     if (rest > room || slots_.bytes > room - rest) throw std::bad_alloc();
     sets_ = std::clamp<std::size_t>((room - rest) / slots_.bytes, 1, sets_);
 
     memory_ = allocate(sets_ * slots_.bytes);
     workspace_ = allocate(workspace);
     std::memset(memory_.get(), 0, slots_.bytes);
-    fill(memory_.get() + slots_.a, spans_.a, 4 * seed);
-    fill(memory_.get() + slots_.b, spans_.b, 4 * seed + 1);
-    fill(memory_.get() + slots_.c, spans_.c, 4 * seed + 2);
-    fill(memory_.get() + slots_.bias, spans_.bias, 4 * seed + 3);
+    fill(memory_.get() + slots_.a, operands_.a.span, 4 * seed);
+    fill(memory_.get() + slots_.b, operands_.b.span, 4 * seed + 1);
+    fill(memory_.get() + slots_.c, operands_.c.span, 4 * seed + 2);
+    fill(memory_.get() + slots_.bias, operands_.bias.span, 4 * seed + 3);
+    make_consistent(problem, memory_.get(), slots_);
     for (std::size_t i = 1; i < sets_; ++i) std::memcpy(memory_.get() + i * slots_.bytes, memory_.get(), slots_.bytes);
-    const HostOperands operands{memory_.get() + slots_.a, memory_.get() + slots_.b, adds_ ? memory_.get() + slots_.c : nullptr,
-                                alpha_.value, beta_.value, biased_ ? memory_.get() + slots_.bias : nullptr};
-    audit_ = std::make_unique<HostAudit>(problem, constraints, operands, info.processors, seed);
+    const HostOperands given{memory_.get() + slots_.a,
+                             memory_.get() + slots_.b,
+                             adds_ ? memory_.get() + slots_.c : nullptr,
+                             alpha_.value,
+                             beta_.value,
+                             biased_ ? memory_.get() + slots_.bias : nullptr};
+    audit_ = std::make_unique<HostAudit>(problem, constraints, given, info.processors, seed);
     d_shift_ = slots_.d % memory_alignment;
     output_ = allocate(d_shift_ + audit_->bytes());
+    more_.resize(sets_ * Launch::most_more);
+    for (std::size_t set = 0; set < sets_; ++set)
+      for (int i = 0; i < operands_.more_count; ++i)
+        more_[set * Launch::most_more + static_cast<std::size_t>(i)] = memory_.get() + set * slots_.bytes + slots_.more[i];
   }
 
   Check check(const Plan& plan) override {
@@ -168,18 +175,20 @@ class HostTrial final : public Trial {
     launch.c = in_place_ ? launch.d : base + slots_.c;
     launch.alpha = alpha_.as_given(), launch.beta = beta_.as_given();
     launch.bias = biased_ ? base + slots_.bias : nullptr;
+    launch.more = more_.data() + set * Launch::most_more;
     launch.workspace = workspace_.get();
     return launch;
   }
 
  private:
-  Spans spans_;
+  Operands operands_;
   Slots slots_;
   bool in_place_;  ///< C is D
   bool adds_ = false, biased_ = false;
   GivenScalar alpha_, beta_;
   std::size_t sets_ = 1, d_shift_ = 0;
   Memory memory_, workspace_, output_;
+  std::vector<void*> more_;  ///< of each set, Launch::most_more places
   std::unique_ptr<HostAudit> audit_;
 };
 

@@ -159,7 +159,7 @@ void pack_key(const P& problem, std::uint64_t constraints, Packer&& packer) noex
   const auto modes = static_cast<MathMode>(constraints >> 32);
   const std::uint64_t fitted =
       (constraints & 0xffffffffu) | static_cast<std::uint64_t>(modes_for(problem, modes)) << 32;
-  packer.byte(std::is_same_v<P, GemmProblem> ? 0 : 1);
+  packer.byte(static_cast<std::uint8_t>(op_index<P>()));
   visit_fields(problem, packer);
   packer.word(fitted);
   packer.finish();

@@ -36,6 +36,10 @@ struct CacheEntry {
   std::size_t a_bytes = 0, b_bytes = 0, c_bytes = 0, d_bytes = 0, bias_bytes = 0;
   /// C may be D: they have the same strides.
   bool in_place = true;
+  /// The same of the further operands that some ops have.
+  int more_count = 0;
+  std::size_t more_bytes[Launch::most_more] = {};
+  bool more_written[Launch::most_more] = {};
 
   mutable std::atomic<bool> used{false};  ///< since the eviction hand last passed
   mutable std::atomic<std::uint64_t> epoch{0};  ///< of an untuned plan: the context's, when it was last settled for

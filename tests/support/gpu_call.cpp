@@ -32,14 +32,20 @@ void align(ConvProblem& p, int alignment, bool) {
 Problem complete(Problem problem, const CallOptions& options) {
   const int alignment = alignment_of(reinterpret_cast<const void*>(256 + options.shift));
   std::visit(
-      [&](auto& p) {
-        p.alpha = case_of(options.alpha), p.beta = case_of(options.beta);
-        align(p, alignment, p.beta != Scalar::zero);
+      [&]<class P>(P& p) {
+        if constexpr (is_contraction<P>) {
+          p.alpha = case_of(options.alpha), p.beta = case_of(options.beta);
+          align(p, alignment, p.beta != Scalar::zero);
+        }
       },
       problem);
   // Resolving makes f32 of Compute::f32_tf32, whose permission belongs to the calls.
   Problem resolved = resolve(problem);
-  std::visit([](auto& to, const auto& from) { to.compute = from.compute; }, resolved, problem);
+  std::visit(
+      [&]<class P>(P& to) {
+        if constexpr (is_contraction<P>) to.compute = std::get<P>(problem).compute;
+      },
+      resolved);
   return resolved;
 }
 
@@ -85,7 +91,7 @@ GpuCall::GpuCall(const Problem& problem, const CallOptions& options)
       host_c_(random_values(spans_.c, options.seed * 4 + 2)),
       host_bias_(random_values(spans_.bias, options.seed * 4 + 3)),
       initial_(spans_.d.bytes() + 2 * zone, untouched) {
-  std::visit([&](const auto& p) { alpha_.set(p.compute, options.alpha), beta_.set(p.compute, options.beta); }, problem_);
+  visit_contraction(problem_, [&](const auto& p) { alpha_.set(p.compute, options.alpha), beta_.set(p.compute, options.beta); });
   if (in_place() && !host_c_.empty()) {
     std::memcpy(initial_.data() + zone, host_c_.data(), host_c_.size());
   }

@@ -46,27 +46,25 @@ class HonestPlan : public Plan {
     out.type = s.d.type;
     std::byte* const from = static_cast<std::byte*>(launch.d) - out.margin;
     out.bytes = read_device(from, s.d.bytes() + 2 * out.margin);
-    std::visit(
-        [&](const auto& p) {
-          const bool wide = p.compute == Compute::f64;
-          const double alpha = wide ? *static_cast<const double*>(launch.alpha) : *static_cast<const float*>(launch.alpha);
-          const double beta = wide ? *static_cast<const double*>(launch.beta) : *static_cast<const float*>(launch.beta);
-          const auto v = view(p);
-          for (std::int64_t z = 0; z < v.batches(); ++z)
-            for (std::int64_t j = 0; j < v.cols(); ++j)
-              for (std::int64_t i = 0; i < v.rows(); ++i) {
-                double sum = 0;
-                for (std::int64_t l = 0; l < v.terms(); ++l) {
-                  std::int64_t at_a, at_b;
-                  if (v.product(i, j, z, l, at_a, at_b))
-                    sum += load_number(a.data(), s.a.type, at_a) * load_number(b.data(), s.b.type, at_b);
-                }
-                sum *= alpha;
-                if (p.beta != Scalar::zero) sum += beta * load_number(c.data(), s.c.type, v.c_offset(i, j, z));
-                store_number(out.body(), out.type, v.d_offset(i, j, z), sum);
-              }
-        },
-        problem_);
+    visit_contraction(problem_, [&](const auto& p) {
+      const bool wide = p.compute == Compute::f64;
+      const double alpha = wide ? *static_cast<const double*>(launch.alpha) : *static_cast<const float*>(launch.alpha);
+      const double beta = wide ? *static_cast<const double*>(launch.beta) : *static_cast<const float*>(launch.beta);
+      const auto v = view(p);
+      for (std::int64_t z = 0; z < v.batches(); ++z)
+        for (std::int64_t j = 0; j < v.cols(); ++j)
+          for (std::int64_t i = 0; i < v.rows(); ++i) {
+            double sum = 0;
+            for (std::int64_t l = 0; l < v.terms(); ++l) {
+              std::int64_t at_a, at_b;
+              if (v.product(i, j, z, l, at_a, at_b))
+                sum += load_number(a.data(), s.a.type, at_a) * load_number(b.data(), s.b.type, at_b);
+            }
+            sum *= alpha;
+            if (p.beta != Scalar::zero) sum += beta * load_number(c.data(), s.c.type, v.c_offset(i, j, z));
+            store_number(out.body(), out.type, v.d_offset(i, j, z), sum);
+          }
+    });
     if (spoil_) spoil_(out);
     write_device(from, out.bytes.data(), out.bytes.size());
     return Status::ok;

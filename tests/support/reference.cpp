@@ -9,8 +9,8 @@
 
 #include "core/problem.hpp"
 #include "core/tolerance.hpp"
-#include "kernels/common/contraction.hpp"
 #include "kernels/common/number.hpp"
+#include "kernels/common/pooling.hpp"
 
 namespace attune::test {
 namespace {
@@ -67,12 +67,12 @@ Reference compute(const View& v, const Spans& spans, const void* a, const void* 
 
 Reference reference(const Problem& problem, const void* a, const void* b, const void* c, double alpha, double beta,
                     const void* bias) {
-  return std::visit(
-      [&](const auto& p) {
-        return compute(view(p), spans(problem), a, b, p.beta == Scalar::zero ? nullptr : c, alpha, beta,
-                       has_bias(p.epilogue) ? bias : nullptr, activation(p.epilogue));
-      },
-      problem);
+  Reference result;
+  visit_contraction(problem, [&](const auto& p) {
+    result = compute(view(p), spans(problem), a, b, p.beta == Scalar::zero ? nullptr : c, alpha, beta,
+                     has_bias(p.epilogue) ? bias : nullptr, activation(p.epilogue));
+  });
+  return result;
 }
 
 Comparison compare(const Problem& problem, const Constraints& constraints, Accumulation accumulation, const Reference& r,
@@ -106,8 +106,9 @@ HostCase::HostCase(const Problem& problem, double alpha, double beta, std::uint6
     : problem_(resolve(problem)) {
   const Spans s = spans(problem_);
   in_place_ = std::holds_alternative<ConvProblem>(problem_);
-  std::visit([&](const auto& p) { alpha_.set(p.compute, alpha), beta_.set(p.compute, beta), adds_ = p.beta != Scalar::zero; },
-             problem_);
+  visit_contraction(problem_, [&](const auto& p) {
+    alpha_.set(p.compute, alpha), beta_.set(p.compute, beta), adds_ = p.beta != Scalar::zero;
+  });
   const auto make = [&](std::vector<std::byte>& memory, const Span& span, std::uint64_t salt) {
     memory.resize(span.bytes());
     fill(memory.data(), span.type, span.elements, seed * 4 + salt);

@@ -12,7 +12,7 @@
 
 namespace attune::test {
 
-/// Every output element in the order of view(problem): rows fastest, then columns, then matrices.
+/// Of a GEMM or a convolution: every output element in the order of view(problem): rows fastest, then columns, then matrices.
 struct Reference {
   std::vector<double> value;
   std::vector<double> squares;   ///< sum of squares of what was added up, before the activation
