@@ -62,18 +62,26 @@ run_tests() {
 
 # Uses build/ as it is if it holds the programs: it may have been built elsewhere.
 gpu() {
-  local out=$1 failed=0
+  local out=$1 failed=0 test shard
   mkdir -p "$out"
   [ -x "$build/attune" ] || { configure -DATTUNE_CUDA=ON -DATTUNE_CUDA_ARCHITECTURES=native; cmake --build "$build" -j "$jobs"; }
-  local test name
+  # Most of the time goes into cuDNN's compiler: shards of every program run side by side, the benchmark alone behind them.
+  local -r shards=4
   for test in "$build"/tests/gpu_*_test; do
-    name=$(basename "$test")
-    if ATTUNE_REQUIRE_GPU=1 timeout 300 "$test" >"$out/$name.log" 2>&1; then
-      echo "$name: passed"
-    else
-      echo "$name: FAILED"
-      grep -E '^\[  FAILED|Failure' "$out/$name.log" | head -n 12 || true
+    for ((shard = 0; shard < shards; ++shard)); do echo "$test $shard"; done
+  done | ATTUNE_REQUIRE_GPU=1 GTEST_TOTAL_SHARDS=$shards xargs -P "$jobs" -L 1 bash -c '
+    log=$0/$(basename "$1").$2.log
+    GTEST_SHARD_INDEX=$2 timeout 300 "$1" >"$log" 2>&1 || echo "FAILED ($?): $1, shard $2" >>"$log"' "$out"
+  local program logs
+  for test in "$build"/tests/gpu_*_test; do
+    program=$(basename "$test")
+    logs=("$out/$program".*.log)
+    if grep -q '^FAILED' "${logs[@]}"; then
+      echo "$program: FAILED"
+      grep -hE '^FAILED|^\[  FAILED|Failure' "${logs[@]}" | head -n 12
       failed=1
+    else
+      echo "$program: $(grep -hE '^\[  PASSED' "${logs[@]}" | awk '{n += $4} END {print n}') passed"
     fi
   done
   timeout 480 "$build/attune" bench benchmarks/workloads.csv --device cuda --csv "$out/suite.csv" >"$out/bench.log" 2>"$out/bench.err" || failed=1

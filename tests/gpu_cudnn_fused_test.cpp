@@ -105,12 +105,17 @@ TEST_F(CudnnFused, OneAndThreeDimensions) {
   run_some([](ConvProblem& p) { p.x = {1, 16, 5, 9, 7}, p.w = {8, 16, 3, 3, 3}; });
 }
 
-TEST_F(CudnnFused, DeclinesABiasThatItWouldMisread) {
+TEST_F(CudnnFused, DeclinesWhatItWouldMisread) {
   ConvProblem p(Direction::fwd, {2, 16, 13, 11}, {24, 16, 3, 3});
   p.set_dtype(DType::f16).layout = Layout::nhwc;
-  p.epilogue = Epilogue::bias_relu, p.align_bias = 2;
-  EXPECT_TRUE(provider_->variants(resolve(p), {}, Effort::exhaustive).empty());
-  EXPECT_EQ(provider_->prepare_default(resolve(p), {}).outcome, Outcome::declined);
+  p.epilogue = Epilogue::bias_relu;
+  // Each was seen to lose the device's context.
+  ConvProblem misaligned = p, scaled = p, added = p;
+  misaligned.align_bias = 2, scaled.alpha = Scalar::other, added.beta = Scalar::other;
+  for (const ConvProblem& q : {misaligned, scaled, added}) {
+    EXPECT_TRUE(provider_->variants(resolve(q), {}, Effort::exhaustive).empty());
+    EXPECT_EQ(provider_->prepare_default(resolve(q), {}).outcome, Outcome::declined);
+  }
 }
 
 TEST_F(CudnnFused, ResidualInPlaceAndApart) {
@@ -163,7 +168,7 @@ TEST_F(CudnnFused, CapturedPlansReplay) {
     for (Epilogue epilogue : {Epilogue::bias_relu, Epilogue::bias_silu}) {
       if (types.type == DType::f64) continue;
       ConvProblem p = fused(types.type, Layout::nhwc, epilogue);
-      p.alpha = p.beta = Scalar::other;
+      p.beta = Scalar::one;
       SCOPED_TRACE(to_string(Problem(p)));
       const Constraints constraints = applied_to(p, with(types.math));
       ConvCase conv_case(p);

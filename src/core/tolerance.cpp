@@ -39,8 +39,9 @@ Tolerance tolerance(const Problem& problem, const Constraints& constraints, Accu
   switch (accumulation) {
     case Accumulation::plain: t.acc = f64 ? 0x1p-53 : 0x1p-24; break;
     case Accumulation::tensor_core: t.acc = f64 ? 0x1p-53 : 0x1p-22; break;  // adders truncate and align to the largest
-    // Hopper's fp8 tensor cores keep 14 bits of a sum; strictly, sums of 128 products or fewer are added up in fp32.
-    case Accumulation::fp8: t.acc = 0x1p-18; break;
+    // Hopper's fp8 tensor cores keep 14 bits of a sum. Strictly, sums of 128 products or fewer are added up in fp32: each is off
+    // by 2^-13 of its own size, and that does not grow with K.
+    case Accumulation::fp8: t.in = 0x1p-13, t.acc = 0x1p-22; break;
     case Accumulation::fp8_fast: t.acc = 0x1p-13; break;
     case Accumulation::transform: t.acc = f64 ? 0x1p-49 : 0x1p-19; break;    // Winograd's and FFT's constants amplify
   }

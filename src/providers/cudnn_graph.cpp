@@ -83,6 +83,9 @@ const char* unsupported(const ConvProblem& problem) noexcept {
   const bool takes_scalars = problem.direction == Direction::fwd && problem.compute != Compute::f64;
   if (problem.alpha != Scalar::one && !takes_scalars) return "alpha other than one";
   if (problem.beta == Scalar::other && !takes_scalars) return "beta other than zero and one";
+  // Measured with cuDNN 9.19: engines 0 and 12 take such a graph, and take the scalars' values for addresses.
+  if (has_bias(problem.epilogue) && (problem.alpha == Scalar::other || problem.beta == Scalar::other))
+    return "scalars other than zero and one with a bias";
   return nullptr;
 }
 
