@@ -132,6 +132,26 @@ TEST(Tuner, AWinnerThatIsSlowerOnceTheChipIsWarmGivesWay) {
   EXPECT_EQ(r.candidates[1].us, 12);
 }
 
+TEST(Tuner, AClockThatWandersForBothHidesNoWin) {
+  // Both slow down and recover together by a third, the winner 4 percent ahead in every round.
+  std::vector<double> standard, fast;
+  for (int i = 0; i < 200; ++i) {
+    const double heat = i % 5 < 2 ? 1.33 : 1;
+    standard.push_back(10 * heat), fast.push_back(9.6 * heat);
+  }
+  Bench bench({{"default", standard}, {"fast", fast}});
+  EXPECT_EQ(bench.run().plan->id(), "fake:fast");
+}
+
+TEST(Tuner, NoProvidersSlowPlansKeepAnothersFastOnesOut) {
+  std::vector<Script> slow;
+  for (int i = 0; i < 50; ++i) slow.push_back({"slow" + std::to_string(i), {20e3}});
+  Bench bench(slow);
+  bench.providers.push_back(std::make_unique<test::ScriptedProvider>(std::vector<Script>{{"fast", {10}}}, bench.journal, "1", "other"));
+  bench.request.budget_seconds = 0.1;
+  EXPECT_EQ(bench.run().plan->id(), "other:fast");
+}
+
 TEST(Tuner, AHopelessFirstRunIsNotTimed) {
   Bench bench({{"default", {10}}, {"hopeless", {1}, Outcome::ok, Outcome::ok, 1000}});
   const TuneResult r = bench.run();

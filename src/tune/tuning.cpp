@@ -64,20 +64,28 @@ void Tuning::enumerate() {
     seen_.insert(id);
     add(std::move(id), std::move(standard), true);
   }
-  std::size_t others = 0;
+  std::vector<std::vector<std::string>> listed;
+  std::size_t longest = 0;
   for (const auto& provider : providers_) {
-    for (const std::string& variant : provider->variants(request_.problem, request_.constraints, request_.effort)) {
-      std::string id = fmt::format("{}:{}", provider->name(), variant);
+    listed.push_back(provider->variants(request_.problem, request_.constraints, request_.effort));
+    longest = std::max(longest, listed.back().size());
+  }
+  // In turn, each provider's best first: where time is short, no provider's slow plans keep another's fast ones out.
+  std::size_t others = 0;
+  for (std::size_t rank = 0; rank < longest; ++rank)
+    for (std::size_t from = 0; from < listed.size(); ++from) {
+      if (rank >= listed[from].size()) continue;
+      const std::string& variant = listed[from][rank];
+      std::string id = fmt::format("{}:{}", providers_[from]->name(), variant);
       if (!seen_.insert(id).second) continue;
       if (others > 0 && elapsed() > listed_deadline_ * prepare_share) {
         add(std::move(id), {nullptr, Outcome::pruned, "time budget"}, false);
         continue;
       }
-      Prepared prepared = provider->prepare(variant, request_.problem, request_.constraints);
+      Prepared prepared = providers_[from]->prepare(variant, request_.problem, request_.constraints);
       if (prepared.plan) ++others;
       add(std::move(id), std::move(prepared), false);
     }
-  }
 }
 
 void Tuning::add(std::string id, Prepared prepared, bool is_default) {
@@ -235,19 +243,23 @@ void Tuning::confirm() {
   const std::size_t pair[2] = {standard, result_.winner};
   Timer* const timers[2] = {timer_of(pair[0]), timer_of(pair[1])};
   if (timers[0] == nullptr || timers[1] == nullptr) return;
-  std::vector<double> samples[2];
+  std::vector<double> samples[2], ratios;
   const double end = runtime_.now() + std::min(confirm_seconds, std::max(budget_ - elapsed(), 0.0));
   for (int round = 0; round < confirm_rounds && (round < 2 || runtime_.now() < end); ++round)
     for (const int turn : {round % 2, 1 - round % 2}) samples[turn].push_back(timers[turn]->sample());
-  std::vector<Measured> measured;
+  // What the chip's clock does, it does to both of a round: their ratio tells more than the two medians.
+  for (std::size_t round = samples[0].size() / 2; round < samples[0].size(); ++round)
+    ratios.push_back(is_time(samples[0][round]) ? samples[1][round] / samples[0][round] : 0);
   for (int i : {0, 1}) {
     std::vector<double>& s = samples[i];
     s.erase(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(s.size() / 2));
     CandidateResult& c = result_.candidates[pair[i]];
     c.us = median(s);
     c.spread = spread(s);
-    measured.push_back({c.us, c.spread, c.workspace, c.is_default});
   }
+  const CandidateResult &first = result_.candidates[pair[0]], &second = result_.candidates[pair[1]];
+  const std::vector<Measured> measured = {{is_time(first.us) ? 1.0 : 0, 0, first.workspace, true},
+                                          {median(ratios), spread(ratios), second.workspace, false}};
   const std::size_t better = select(measured);
   if (better == measured.size()) return;
   result_.winner = pair[better];
