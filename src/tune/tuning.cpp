@@ -18,7 +18,7 @@ constexpr double listed_share = 0.6;
 /// At least that much of what the constraints allow has an exhaustive search's trial: variants found later may need more than
 /// those listed.
 constexpr std::size_t refined_workspace = 64 * mebibyte;
-/// A winner must also beat the default when both have kept the chip busy for a while: large kernels are limited by power, and
+/// A winner must beat the default when both have kept the chip busy for a while: large kernels are limited by power, and
 /// which of two is faster can change as the chip warms up.
 constexpr double confirm_seconds = 0.3;
 constexpr int confirm_rounds = 40;
@@ -239,8 +239,11 @@ void Tuning::confirm() {
   const auto& all = result_.candidates;
   const auto found = std::find_if(all.begin(), all.end(), [](auto& c) { return c.is_default; });
   const auto standard = static_cast<std::size_t>(found - all.begin());
-  if (!result_.measured || found == all.end() || standard == result_.winner || !is_time(found->us)) return;
-  const std::size_t pair[2] = {standard, result_.winner};
+  if (!result_.measured || found == all.end() || !is_time(found->us)) return;
+  // A default that stands only because its times are uncertain meets the fastest, too.
+  const std::size_t challenger = standard == result_.winner ? fastest() : result_.winner;
+  if (all[challenger].us * (1 + noise_floor) >= found->us) return;
+  const std::size_t pair[2] = {standard, challenger};
   Timer* const timers[2] = {timer_of(pair[0]), timer_of(pair[1])};
   if (timers[0] == nullptr || timers[1] == nullptr) return;
   std::vector<double> samples[2], ratios;
