@@ -1,5 +1,6 @@
 // Hopper's GEMM: one warpgroup gives its registers away and feeds a ring of tiles by tensor copies; the others multiply out of it
-// and stage their results. Blocks stay and walk over tiles, so that the next tile is loaded while the present one is stored.
+// and stage their results, which tensor copies, or other warps of the first, store. Blocks stay and walk over tiles, so that the
+// next tile is loaded and multiplied while the present one is stored.
 // Included by one source for each element type.
 #pragma once
 
@@ -20,7 +21,10 @@ struct HopperGemm {
   static constexpr int x_bytes = bm * 128, bytes = stage_bytes(row), y_part = bn / below;
   static_assert(group_rows % 64 == 0 && (bk / 64 == 1 || (row.x_k_major && row.y_k_major)));
   static_assert(below == 1 || y_part % 64 == 0);
-  static_assert(!row.share_k || (blocks == 1 && 64 * bn * 4 <= hopper::staging_bytes && bn % row.cluster == 0));
+  static constexpr int staging = staging_bytes(row);  ///< of a warpgroup
+  static_assert(staging % 1024 == 0);
+  static constexpr bool has_boxes = bn % 64 == 0 && sizeof(T) == 2 && !row.share_k;
+  static_assert(!row.share_k || (blocks == 1 && bn % row.cluster == 0));
 };
 
 /// Where a block is in its walk over tiles, batch and splits.
@@ -108,57 +112,12 @@ __device__ void hopper_produce(const HopperGemmMaps& maps, const HopperGemmShape
   }
 }
 
-/// A box of 64 lines of 64 elements, staged under the 128-byte swizzle, to lines of any alignment: a warp takes a line, its lanes
-/// take pairs of elements that lie in one word of memory. Four lines at a time, so that their loads go ahead of their stores.
-template <typename Out>
-static __device__ __noinline__ void copy_box(const char* box, Out* d, std::int64_t d_line, int lines, int places, int thread) {
-  constexpr int at_once = 4;
-  const int lane = thread % 32;
-  const auto element = [&](int line, int place) -> Out {
-    return *reinterpret_cast<const Out*>(box + line * 128 + ((place / 8 ^ line % 8) * 16 + place % 8 * 2));
-  };
-#pragma unroll 1
-  for (int line0 = thread / 32; line0 < lines; line0 += 4 * at_once) {
-    Out low[at_once], high[at_once], last[at_once];
-    int place[at_once];
-#pragma unroll
-    for (int i = 0; i < at_once; ++i) {
-      const int line = line0 + i * 4;
-      const int ahead = static_cast<int>(reinterpret_cast<std::uintptr_t>(d + line * d_line) / 2 & 1);
-      place[i] = lane * 2 - ahead;
-      low[i] = element(line % 64, place[i] < 0 ? 0 : place[i]);
-      high[i] = element(line % 64, place[i] + 1);
-      last[i] = element(line % 64, 63);
-    }
-#pragma unroll
-    for (int i = 0; i < at_once; ++i) {
-      const int line = line0 + i * 4;
-      if (line >= lines) break;
-      Out* const to = d + line * d_line;
-      const bool first = place[i] >= 0 && place[i] < places, second = place[i] + 1 < places;
-      if (first && second)
-        *reinterpret_cast<finishing::Pack<Out, 2>*>(to + place[i]) = {{low[i], high[i]}};
-      else if (first)
-        to[place[i]] = low[i];
-      else if (second)
-        to[place[i] + 1] = high[i];
-      if (lane == 31 && place[i] == 61 && places == 64) to[63] = last[i];
-    }
-  }
-}
-
-/// Sums of 64 x bn, as a warpgroup's threads hold them, to boxes of 64 lines of 64 elements and from there to D.
+/// Sums of 64 x bn, as a warpgroup's threads hold them, to boxes of 64 lines of 64 elements.
 template <typename Gemm, typename Out>
-__device__ void store_boxes(const float (&sum)[Gemm::bn / 2], const CUtensorMap& d, const HopperGemmShape& s, Out* out, float alpha,
-                            char* staging, int row, int column, int z, int thread, int barrier) {
+__device__ void stage_boxes(const float (&sum)[Gemm::bn / 2], std::uint32_t to, float alpha, bool swapped, int thread) {
   const int warp = thread / 32, lane = thread % 32;
-  const bool swapped = s.swapped;
-  const std::uint32_t base = shared_address(staging);
 #pragma unroll
-  for (int box = 0; box < Gemm::bn / 64; ++box) {
-    const std::uint32_t to = base + box % 2 * 8192;
-    if (s.boxes && thread == 0) hopper::wait_stores_read<1>();
-    hopper::sync_threads(barrier, 128);
+  for (int box = 0; box < Gemm::bn / 64; ++box)
 #pragma unroll
     for (int pair = 0; pair < 4; ++pair) {
       std::uint32_t r[4];
@@ -177,31 +136,101 @@ __device__ void store_boxes(const float (&sum)[Gemm::bn / 2], const CUtensorMap&
       // Four 8 x 8 matrices: rows 0-7 and 8-15 of the warp's sixteen, for two neighbouring groups of eight columns.
       if (swapped) {
         const int line = warp * 16 + lane % 16, chunk = pair * 2 + lane / 16;
-        hopper::store_matrices(to + line * 128 + (chunk ^ line % 8) * 16, r);
+        hopper::store_matrices(to + box * 8192 + line * 128 + (chunk ^ line % 8) * 16, r);
       } else {
         const int line = (pair * 2 + lane / 16) * 8 + lane % 8, chunk = warp * 2 + lane / 8 % 2;
-        hopper::store_matrices_transposed(to + line * 128 + (chunk ^ line % 8) * 16, r);
+        hopper::store_matrices_transposed(to + box * 8192 + line * 128 + (chunk ^ line % 8) * 16, r);
       }
     }
-    const int y = column + box * 64;
-    if (!s.boxes) {
-      hopper::sync_threads(barrier, 128);
-      const std::int64_t line = swapped ? row : y, place = swapped ? y : row;
-      const std::int64_t lines = (swapped ? s.rows : s.columns) - line, places = (swapped ? s.columns : s.rows) - place;
-      if (lines > 0 && places > 0)
-        copy_box<Out>(staging + box % 2 * 8192, out + z * s.d_batch + line * s.d_line + place, s.d_line,
-                      static_cast<int>(lines < 64 ? lines : 64), static_cast<int>(places < 64 ? places : 64), thread);
-      continue;
+}
+
+/// Eight elements of a staged tile: its lines lie in boxes, along the tile's columns (`swapped`) or its rows.
+template <typename Gemm>
+__device__ std::uint32_t staged_chunk(std::uint32_t staging, bool swapped, int line, int chunk) {
+  constexpr int across = Gemm::bn / 64;
+  const int block = swapped ? line / 64 : chunk / 8, box = swapped ? chunk / 8 : line / 64;
+  const std::uint32_t group = staging + block / Gemm::blocks * Gemm::staging;
+  return group + (block % Gemm::blocks * across + box) * 8192 + line % 64 * 128 + (chunk % 8 ^ line % 8) * 16;
+}
+
+/// A staged tile to lines of any alignment: aligned vectors of 16 bytes, and single elements before the first and behind the last.
+/// As many lanes as a line has vectors share it, a few lines at a time so that their loads go ahead of their stores.
+template <typename Gemm>
+__device__ void store_staged(std::uint32_t staging, bool swapped, std::uint16_t* d, std::int64_t d_line, int lines, int places, int warp,
+                             int warps, int lane) {
+  constexpr int at_once = 2;
+  const int most = swapped ? Gemm::bn : Gemm::bm, lanes = most > 128 ? 32 : 16, at = lane % lanes;
+  const int step = 32 / lanes;
+#pragma unroll 1
+  for (int line0 = warp * step * at_once; line0 < lines; line0 += warps * step * at_once) {
+    std::uint32_t vector[at_once][4];
+    std::uint16_t single[at_once];
+    int head[at_once], whole[at_once];
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+      const int line = line0 + i * step + lane / lanes;
+      const std::uintptr_t to = reinterpret_cast<std::uintptr_t>(d + line * d_line);
+      const int before = static_cast<int>((16 - to % 16) % 16 / 2);
+      head[i] = line >= lines ? 0 : before < places ? before : places;
+      whole[i] = line >= lines ? 0 : (places - head[i]) / 8;
+      std::uint32_t w[8] = {};
+      single[i] = 0;
+      if (at < whole[i]) {
+        const auto load = [&](int chunk, std::uint32_t* out) {
+          const std::uint32_t from = staged_chunk<Gemm>(staging, swapped, line, chunk);
+          asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                       : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                       : "r"(from)
+                       : "memory");
+        };
+        load(at, w);
+        if (head[i] > 0) load(at + 1, w + 4);
+      }
+      if (head[i] & 4)
+#pragma unroll
+        for (int j = 0; j < 6; ++j) w[j] = w[j + 2];
+      if (head[i] & 2)
+#pragma unroll
+        for (int j = 0; j < 5; ++j) w[j] = w[j + 1];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) vector[i][j] = __funnelshift_r(w[j], w[j + 1], (head[i] & 1) * 16);
+      if (line < lines && at < places - whole[i] * 8) {
+        const int place = at < head[i] ? at : at + whole[i] * 8;
+        asm volatile("ld.shared.u16 %0, [%1];"
+                     : "=h"(single[i])
+                     : "r"(staged_chunk<Gemm>(staging, swapped, line, place / 8) + place % 8 * 2)
+                     : "memory");
+      }
     }
-    hopper::fence_for_copies();
-    hopper::sync_threads(barrier, 128);
-    if (thread == 0) {
-      if (swapped)
-        hopper::store_box(d, to, y, row, z);
-      else
-        hopper::store_box(d, to, row, y, z);
-      hopper::commit_stores();
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+      const int line = line0 + i * step + lane / lanes;
+      std::uint16_t* const to = d + line * d_line;
+      if (at < whole[i]) *reinterpret_cast<uint4*>(to + head[i] + at * 8) = {vector[i][0], vector[i][1], vector[i][2], vector[i][3]};
+      if (line < lines && at < places - whole[i] * 8) to[at < head[i] ? at : at + whole[i] * 8] = single[i];
     }
+  }
+}
+
+/// Warps beside the one that feeds the ring: they store what the others staged and no tensor copy could.
+template <typename Gemm>
+__device__ void hopper_store(const HopperGemmShape& s, void* d, std::uint32_t staging, std::uint32_t staged, std::uint32_t drained,
+                             int rank, std::int64_t first, std::int64_t stride) {
+  const int warp = static_cast<int>(threadIdx.x) / 32 - 1, lane = static_cast<int>(threadIdx.x) % 32;
+  const std::int64_t total = HopperWork::count<Gemm>(s);
+  int phase = 0;
+  for (std::int64_t index = first; index < total; index += stride, phase ^= 1) {
+    const HopperWork w = HopperWork::at<Gemm>(s, index, rank);
+    const int line = s.swapped ? w.row : w.column, place = s.swapped ? w.column : w.row;
+    const std::int64_t lines = (s.swapped ? s.rows : s.columns) - line, places = (s.swapped ? s.columns : s.rows) - place;
+    const int most_lines = s.swapped ? Gemm::bm : Gemm::bn, most_places = s.swapped ? Gemm::bn : Gemm::bm;
+    hopper::wait_barrier(staged, phase);
+    if (lines > 0 && places > 0)
+      store_staged<Gemm>(staging, s.swapped, static_cast<std::uint16_t*>(d) + w.z * s.d_batch + line * s.d_line + place, s.d_line,
+                         static_cast<int>(lines < most_lines ? lines : most_lines),
+                         static_cast<int>(places < most_places ? places : most_places), warp, 3, lane);
+    __syncwarp();
+    if (lane == 0) hopper::arrive(drained);
   }
 }
 
@@ -286,13 +315,13 @@ __device__ void add_up(const float (&sum)[Gemm::bn / 2], const HopperGemmShape& 
 
 template <typename T, typename Gemm>
 __device__ void hopper_consume(const HopperGemmMaps& maps, const HopperGemmShape& s, const HopperGemmCall& call, std::uint32_t ring,
-                               std::uint32_t full, std::uint32_t empty, char* staging, int rank, std::int64_t first,
-                               std::int64_t stride) {
+                               std::uint32_t full, std::uint32_t empty, char* staging, std::uint32_t staged, std::uint32_t drained,
+                               int rank, std::int64_t first, std::int64_t stride) {
   constexpr HopperGemmRow row = Gemm::row;
   const int group = static_cast<int>(threadIdx.x) / 128 - 1, thread = static_cast<int>(threadIdx.x) % 128;
   const int barrier = 1 + group;
-  char* const own_staging = staging + group * hopper::staging_bytes;
-  int stage = 0, phase = 0;
+  char* const own_staging = staging + group * Gemm::staging;
+  int stage = 0, phase = 0, tile_phase = 0;
   const std::int64_t total = HopperWork::count<Gemm>(s);
   // A stage is free when both blocks of a cluster have read it: each may have been filled by the other.
   const auto release = [&](int done) {
@@ -336,17 +365,36 @@ __device__ void hopper_consume(const HopperGemmMaps& maps, const HopperGemmShape
     if constexpr (row.share_k) {
       add_up<Gemm>(sum[0], s, call, reinterpret_cast<float*>(staging), group, w, rank, thread);
     } else {
+if constexpr (Gemm::has_boxes) {
+        if (s.plain) {
+          // What was staged before must have been read: by the copies that this thread began, or by the warps that store.
+          if (!s.boxes)
+            hopper::wait_barrier(drained, tile_phase ^ 1);
+          else if (thread == 0)
+            hopper::wait_stores_read<0>();
+          tile_phase ^= 1;
+          hopper::sync_threads(barrier, 128);
+          const std::uint32_t to = shared_address(own_staging);
 #pragma unroll
-      for (int b = 0; b < Gemm::blocks; ++b) {
-        const int at = w.row + group * Gemm::group_rows + b * 64;
-        if constexpr (sizeof(T) == 2 && Gemm::bn % 64 == 0) {
-          if (s.plain) {
-            store_boxes<Gemm, T>(sum[b], maps.d, s, static_cast<T*>(call.d), call.alpha, own_staging, at, w.column, w.z, thread, barrier);
-            continue;
+          for (int b = 0; b < Gemm::blocks; ++b) stage_boxes<Gemm, T>(sum[b], to + b * Gemm::bn * 128, call.alpha, s.swapped, thread);
+          if (s.boxes) hopper::fence_for_copies();
+          hopper::sync_threads(barrier, 128);
+          if (thread == 0 && !s.boxes) hopper::arrive(staged);
+          if (thread == 0 && s.boxes) {
+#pragma unroll 1
+            for (int i = 0; i < Gemm::blocks * (Gemm::bn / 64); ++i) {
+              const int x = w.row + group * Gemm::group_rows + i / (Gemm::bn / 64) * 64, y = w.column + i % (Gemm::bn / 64) * 64;
+              hopper::store_box(maps.d, to + i * 8192, s.swapped ? y : x, s.swapped ? x : y, w.z);
+            }
+            hopper::commit_stores();
           }
+          continue;
         }
-        store_sums<Gemm>(sum[b], s, call, reinterpret_cast<float*>(own_staging), at, w.column, w.split, w.z, thread, barrier);
       }
+#pragma unroll
+      for (int b = 0; b < Gemm::blocks; ++b)
+        store_sums<Gemm>(sum[b], s, call, reinterpret_cast<float*>(own_staging), w.row + group * Gemm::group_rows + b * 64, w.column,
+                         w.split, w.z, thread, barrier);
     }
   }
   if (s.boxes && thread == 0) hopper::wait_stores();
@@ -358,36 +406,49 @@ __global__ void __launch_bounds__(HopperGemm<T, Index>::threads, HopperGemm<T, I
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using Gemm = HopperGemm<T, Index>;
   constexpr HopperGemmRow row = Gemm::row;
-  extern __shared__ char memory[];
   // The swizzle counts from addresses that are multiples of 1,024; blocks of a cluster must agree on them.
-  const std::uint32_t start = shared_address(memory), ring = (start + 1023) / 1024 * 1024;
-  const std::uint32_t barriers = ring + Gemm::stages * Gemm::bytes + row.groups * hopper::staging_bytes;
+  extern __shared__ __align__(1024) char memory[];
+  const std::uint32_t ring = shared_address(memory);
+  if (ring % 1024 != 0) __trap();
+  const std::uint32_t barriers = ring + Gemm::stages * Gemm::bytes + row.groups * Gemm::staging;
   const std::uint32_t full = barriers, empty = barriers + Gemm::stages * 8;
-  char* const staging = memory + (ring - start) + Gemm::stages * Gemm::bytes;
+  const std::uint32_t staged = empty + Gemm::stages * 8, drained = staged + 8;
+  char* const staging = memory + Gemm::stages * Gemm::bytes;
   const int rank = row.cluster > 1 ? hopper::block_in_cluster() : 0;
   if (threadIdx.x == 0) {
+    hopper::prefetch_map(maps.x);
+    hopper::prefetch_map(maps.y);
     for (int i = 0; i < Gemm::stages; ++i) {
       hopper::init_barrier(full + i * 8, 1);
       hopper::init_barrier(empty + i * 8, row.groups * Gemm::below);
     }
+    hopper::init_barrier(staged, row.groups);
+    hopper::init_barrier(drained, 3);
     hopper::fence_barrier_init();
   }
   if constexpr (row.cluster > 1)
     hopper::sync_cluster();
   else
     __syncthreads();
+  hopper::wait_for_previous();
+  hopper::let_next_begin();
   const std::int64_t first = blockIdx.x / row.cluster, stride = gridDim.x / row.cluster;
   if (threadIdx.x < 128) {
-    hopper::give_registers_up<40>();
+    hopper::give_registers_up<Gemm::has_boxes ? 72 : 40>();
     if constexpr (row.share_k) {
       // The whole warpgroup keeps pace with the others' meetings.
       hopper_produce<Gemm>(maps, shape, ring, full, empty, rank, first, stride, threadIdx.x == 0);
     } else {
       if (threadIdx.x == 0) hopper_produce<Gemm>(maps, shape, ring, full, empty, rank, first, stride, true);
+      if constexpr (Gemm::has_boxes) {
+        if (threadIdx.x >= 32 && shape.plain && !shape.boxes)
+          hopper_store<Gemm>(shape, call.d, shared_address(staging), staged, drained, rank, first, stride);
+      }
     }
   } else {
-    if constexpr (row.groups == 2) hopper::take_registers<232>();
-    hopper_consume<T, Gemm>(maps, shape, call, ring, full, empty, staging, rank, first, stride);
+    if constexpr (row.groups == 2) hopper::take_registers<Gemm::has_boxes ? 216 : 232>();
+    if constexpr (row.groups == 1 && row.resident == 2) hopper::take_registers<Gemm::has_boxes ? 176 : 208>();
+    hopper_consume<T, Gemm>(maps, shape, call, ring, full, empty, staging, staged, drained, rank, first, stride);
   }
   // No block may end while another can still arrive at its barriers.
   if constexpr (row.cluster > 1) hopper::sync_cluster();
@@ -408,15 +469,18 @@ cudaError_t with_hopper_gemm(int row, Use&& use) {
 }
 
 template <typename Gemm>
-cudaLaunchConfig_t hopper_config(cudaLaunchAttribute& attribute, std::int64_t blocks, cudaStream_t stream) {
+cudaLaunchConfig_t hopper_config(cudaLaunchAttribute (&attributes)[2], std::int64_t blocks, cudaStream_t stream) {
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(blocks));
   config.blockDim = dim3(Gemm::threads);
   config.dynamicSmemBytes = shared_bytes(Gemm::row);
   config.stream = stream;
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim.x = Gemm::row.cluster, attribute.val.clusterDim.y = 1, attribute.val.clusterDim.z = 1;
-  config.attrs = &attribute, config.numAttrs = Gemm::row.cluster > 1 ? 1 : 0;
+  // What a block sets up, it sets up while the kernel before this one ends.
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim.x = Gemm::row.cluster, attributes[1].val.clusterDim.y = 1, attributes[1].val.clusterDim.z = 1;
+  config.attrs = attributes, config.numAttrs = Gemm::row.cluster > 1 ? 2 : 1;
   return config;
 }
 
@@ -428,8 +492,8 @@ cudaError_t allow_hopper_gemm_of(int row, int& blocks) {
     cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes(Gemm::row));
     if (error != cudaSuccess) return error;
     // Blocks walk over tiles together: one that had to wait for another to end would double the time.
-    cudaLaunchAttribute attribute{};
-    cudaLaunchConfig_t config = hopper_config<Gemm>(attribute, Gemm::row.cluster, nullptr);
+    cudaLaunchAttribute attributes[2] = {};
+    cudaLaunchConfig_t config = hopper_config<Gemm>(attributes, Gemm::row.cluster, nullptr);
     if constexpr (Gemm::row.cluster > 1) {
       int clusters = 0;
       error = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
@@ -455,8 +519,8 @@ cudaError_t launch_hopper_gemm_of(int row, const HopperGemmMaps& maps, const Hop
     constexpr int height = Gemm::bm * Gemm::below;
     const std::int64_t tiles = (shape.rows + height - 1) / height * ((shape.columns + Gemm::bn - 1) / Gemm::bn) * shape.batch * shape.splits;
     const std::int64_t most = blocks / cluster;
-    cudaLaunchAttribute attribute{};
-    cudaLaunchConfig_t config = hopper_config<Gemm>(attribute, (tiles < most ? tiles : most) * cluster, stream);
+    cudaLaunchAttribute attributes[2] = {};
+    cudaLaunchConfig_t config = hopper_config<Gemm>(attributes, (tiles < most ? tiles : most) * cluster, stream);
     return cudaLaunchKernelEx(&config, hopper_gemm<T, index()>, maps, shape, call);
   });
 }

@@ -1,16 +1,8 @@
-#include "kernels/gemm_simt.hpp"
-
-#include "kernels/common/finish.cuh"
+#include "kernels/gemm_simt.cuh"
+#include "kernels/gemm_small.hpp"
 
 namespace attune {
 namespace {
-
-/// A packet of 16 bytes, `Count` elements of the sums' type.
-template <typename T>
-struct alignas(16) Packet {
-  static constexpr int count = 16 / static_cast<int>(sizeof(T));
-  T value[count];
-};
 
 /// One operand's way into shared memory: [k][Extent + pad], from registers, so that the next tile's loads run under the present
 /// tile's arithmetic.
@@ -55,25 +47,6 @@ struct Feed {
     }
   }
 };
-
-/// The output of matrix z, or the place of this split's partial sums.
-template <typename Sum>
-__device__ Output<Sum> output_of(const SimtGemmShape& shape, const SimtGemmCall& call, int split, std::int64_t z) {
-  Output<Sum> out;
-  if (call.partial != nullptr) {
-    out.d = static_cast<Sum*>(call.partial) + (split * shape.batch + z) * shape.m * shape.n;
-    out.d_line = shape.m;
-    out.type = std::is_same_v<Sum, double> ? DType::f64 : DType::f32;
-    out.vectors = shape.m % Packet<Sum>::count == 0;
-    return out;
-  }
-  out.d = advanced(call.d, shape.out_type, z * shape.d_batch), out.d_line = shape.d_j;
-  out.c = advanced(call.c, shape.out_type, z * shape.c_batch), out.c_line = shape.c_j;
-  out.bias = call.bias;
-  out.alpha = static_cast<Sum>(call.alpha), out.beta = static_cast<Sum>(call.beta);
-  out.type = shape.out_type, out.activation = call.activation, out.vectors = shape.vectors;
-  return out;
-}
 
 template <int Index>
 struct SimtTile {
@@ -253,7 +226,10 @@ cudaError_t with_row(int row, Use&& use) {
 std::size_t simt_gemm_shared(int row) noexcept {
   std::size_t bytes = 0;
   with_row(row, [&](auto index) {
-    if constexpr (!simt_gemm_rows[index()].any_types) bytes = SimtTile<index()>::bytes;
+    if constexpr (simt_gemm_rows[index()].problems > 0)
+      bytes = small_gemm_shared(row);
+    else if constexpr (!simt_gemm_rows[index()].any_types)
+      bytes = SimtTile<index()>::bytes;
     return cudaSuccess;
   });
   return bytes;
@@ -261,7 +237,7 @@ std::size_t simt_gemm_shared(int row) noexcept {
 
 cudaError_t allow_simt_gemm(int row) noexcept {
   return with_row(row, [](auto index) {
-    if constexpr (simt_gemm_rows[index()].any_types)
+    if constexpr (simt_gemm_rows[index()].any_types || simt_gemm_rows[index()].problems > 0)
       return cudaSuccess;
     else
       return cudaFuncSetAttribute(simt_gemm<index()>, cudaFuncAttributeMaxDynamicSharedMemorySize, SimtTile<index()>::bytes);
@@ -271,7 +247,9 @@ cudaError_t allow_simt_gemm(int row) noexcept {
 cudaError_t launch_simt_gemm(int row, const SimtGemmShape& shape, const SimtGemmCall& call, cudaStream_t stream) noexcept {
   return with_row(row, [&](auto index) {
     constexpr SimtGemmRow r = simt_gemm_rows[index()];
-    if constexpr (r.any_types) {
+    if constexpr (r.problems > 0) {
+      return launch_small_gemm(row, shape, call, stream);
+    } else if constexpr (r.any_types) {
       const unsigned grid = grid_of((shape.m + 31) / 32 * ((shape.n + 31) / 32) * shape.batch);
       if constexpr (r.type == DType::f64)
         any_gemm<double><<<grid, 256, 0, stream>>>(shape, call);

@@ -2,6 +2,8 @@
 
 #include <type_traits>
 
+#include "kernels/common/hopper.cuh"
+
 namespace attune {
 namespace {
 
@@ -105,6 +107,9 @@ __device__ void copy_turned(const Relayout& s, const RelayoutCall& call, T (&til
 
 __global__ void __launch_bounds__(threads) relayout(Jobs jobs) {
   __shared__ __align__(16) char memory[edge * (edge + 2) * 8];
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  hopper::let_next_begin();
+#endif
 #pragma unroll 1
   for (int j = 0; j < most_jobs; ++j) {
     const Relayout& s = jobs.shape[j];

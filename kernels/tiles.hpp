@@ -73,15 +73,19 @@ struct HopperGemmRow {
 
 namespace hopper {
 
-/// What each warpgroup stages of its result: two boxes of 64 lines of 128 bytes, or 64 x 32 sums with room between.
-inline constexpr int staging_bytes = 16384;
-inline constexpr int barrier_bytes = 2048;  ///< barriers, and what it takes to align the ring
+inline constexpr int barrier_bytes = 1024;  ///< the ring before it must begin at a multiple of 1,024, and so must a next block's
 
 }  // namespace hopper
 
 constexpr int stage_bytes(const HopperGemmRow& r) noexcept { return (r.bm + r.bn) * 128; }
+/// What a warpgroup stages of its result: all of it in 16-bit boxes of 64 lines of 128 bytes, or 64 x 32 sums with room between, or
+/// all its sums where a cluster shares k.
+constexpr int staging_bytes(const HopperGemmRow& r) noexcept {
+  const int boxes = r.bn % 64 == 0 ? r.bm / r.groups * r.bn * 2 : 0, sums = r.share_k ? 64 * r.bn * 4 : 64 * (32 + 8) * 4;
+  return boxes > sums ? boxes : sums;
+}
 constexpr int shared_bytes(const HopperGemmRow& r) noexcept {
-  return r.stages * stage_bytes(r) + r.groups * hopper::staging_bytes + hopper::barrier_bytes;
+  return r.stages * stage_bytes(r) + r.groups * staging_bytes(r) + hopper::barrier_bytes;
 }
 
 namespace tiles {
@@ -92,9 +96,9 @@ struct HopperGemmTile {
   int resident = 1;
 };
 inline constexpr HopperGemmTile hopper_gemm_tiles[] = {
-    {128, 256, 2, 4},    {128, 256, 2, 4, 2},           {256, 128, 2, 4},
-    {256, 128, 2, 4, 2}, {128, 192, 2, 4},              {128, 128, 2, 6},
-    {128, 128, 2, 6, 2}, {64, 256, 1, 5},               {64, 128, 1, 4, 1, false, 2},
+    {128, 256, 2, 3},    {128, 256, 2, 3, 2},           {256, 128, 2, 3},
+    {256, 128, 2, 3, 2}, {128, 192, 2, 4},              {128, 128, 2, 6},
+    {128, 128, 2, 6, 2}, {64, 256, 1, 4},               {64, 128, 1, 4, 1, false, 2},
     {128, 64, 2, 8},     {64, 64, 1, 5, 1, false, 2},   {128, 32, 2, 9},
     {128, 16, 2, 10},    {64, 16, 1, 9, 1, false, 2},   {64, 16, 1, 9, 2, true, 2},
     {64, 16, 1, 9, 4, true, 2}, {64, 16, 1, 9, 8, true, 2}, {64, 32, 1, 7, 2, true, 2},
@@ -138,7 +142,8 @@ struct SimtGemmRow {
   DType type = DType::f32;
   bool any_types = false;
   int bm = 0, bn = 0, bk = 0;
-  int tm = 0, tn = 0;  ///< elements of a thread
+  int tm = 0, tn = 0;    ///< elements of a thread
+  int problems = 0;      ///< whole ones of a batch that a block takes at a time, each at most bm x bn x bk
   int revision = 1;
 };
 
@@ -146,6 +151,10 @@ inline constexpr SimtGemmRow simt_gemm_rows[] = {
     {DType::f32, false, 128, 128, 16, 8, 8}, {DType::f32, false, 128, 64, 16, 8, 4}, {DType::f32, false, 64, 64, 16, 4, 4},
     {DType::f32, false, 32, 32, 32, 4, 4},   {DType::f64, false, 64, 64, 16, 4, 4},  {DType::f64, false, 32, 32, 16, 4, 2},
     {DType::f32, true},                      {DType::f64, true},                     {DType::i32, true},
+    {DType::f32, false, 8, 8, 8, 4, 2, 32},  {DType::f32, false, 16, 16, 16, 4, 4, 16}, {DType::f32, false, 32, 32, 32, 4, 4, 4},
+    {DType::f32, false, 64, 64, 64, 4, 4, 1}, {DType::f64, false, 8, 8, 8, 2, 2, 16}, {DType::f64, false, 16, 16, 16, 2, 4, 8},
+    {DType::f64, false, 32, 32, 32, 2, 4, 2}, {DType::f16, false, 16, 16, 16, 8, 2, 16}, {DType::f16, false, 32, 32, 32, 8, 4, 8},
+    {DType::bf16, false, 16, 16, 16, 8, 2, 16}, {DType::bf16, false, 32, 32, 32, 8, 4, 8},
 };
 
 /// A matrix times up to `vectors` vectors.

@@ -57,6 +57,21 @@ TEST_P(TileGemm, LeadingDimensionsApart) {
       }
 }
 
+/// Results that no tensor copy can store, though operands are aligned: lines of odd length, and odd addresses.
+TEST_P(TileGemm, OutputsOfAnyAlignment) {
+  for (Op a : ops)
+    for (Op b : ops)
+      for (std::int64_t pad : {0, 1, 2, 4, 5})
+        for (std::size_t shift : {std::size_t{0}, least()}) {
+          GemmProblem p = problem(a, b, 264, 296, 72);
+          p.lda = 264, p.ldb = 296, p.ldd = p.ldc = 264 + pad, p.batch = 2;
+          conform(p, {.output_shift = shift});
+          p.m = 203, p.n = 131;
+          conform(p, {.output_shift = shift});
+          if (HasFailure()) return;
+        }
+}
+
 TEST_P(TileGemm, ScalarsAndBatches) {
   const double scalars[][2] = {{1, 0}, {1, 1}, {-2.5, 0}, {0.5, 1.25}};
   for (const auto& [alpha, beta] : scalars)
@@ -90,6 +105,23 @@ TEST_P(TileGemm, WiderAndNarrowerOutputs) {
     p.m = 101;
     conform(p, {.shift = 4});
   }
+}
+
+/// Blocks that take several whole problems: the last of them takes fewer.
+TEST_P(TileGemm, BatchesOfSmallMatrices) {
+  constexpr std::int64_t sizes[][3] = {{8, 8, 8},    {7, 5, 3},    {16, 16, 16}, {13, 16, 9},
+                                       {32, 32, 32}, {31, 20, 17}, {64, 64, 64}, {50, 64, 33}};
+  for (Op a : ops)
+    for (Op b : ops)
+      for (const auto& [m, n, k] : sizes)
+        for (std::size_t shift : {std::size_t{0}, least()}) {
+          GemmProblem p = problem(a, b, m, n, k);
+          p.batch = 37;
+          conform(p, {.shift = shift});
+          p.epilogue = Epilogue::bias_relu;
+          conform(p, {.alpha = 0.5, .beta = 2, .c_apart = true, .shift = shift});
+          if (HasFailure()) return;
+        }
 }
 
 TEST_P(TileGemm, BatchesPastAGridDimension) {

@@ -51,6 +51,14 @@ struct CopyPlan {
   __device__ void advance() { pointer += KMajor ? std::int64_t{BK} : BK * from.ld; }
 };
 
+/// A granule of which a part lies outside the operand.
+template <typename T>
+__device__ __noinline__ uint4 partial_granule(const T* granule, const T* begin, const T* end) {
+  alignas(16) T values[chunk_elements<T>];
+  for (int i = 0; i < chunk_elements<T>; ++i) values[i] = granule + i >= begin && granule + i < end ? granule[i] : T{};
+  return *reinterpret_cast<const uint4*>(values);
+}
+
 template <typename T, bool KMajor, int Extent, int BK, int Threads>
 struct AlignedCopy : CopyPlan<T, KMajor, Extent, BK, Threads> {
   using Base = CopyPlan<T, KMajor, Extent, BK, Threads>;
@@ -64,20 +72,18 @@ struct AlignedCopy : CopyPlan<T, KMajor, Extent, BK, Threads> {
       if (!Base::even && at >= Base::Tile::lines) break;
       const int bytes = this->valid(i, k0, k_end) * static_cast<int>(sizeof(T));
       const T* source = bytes > 0 ? this->pointer + i * Base::lines_each * this->from.ld : this->from.begin;
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(tile + Base::Tile::at(at, this->chunk)), "l"(source),
-                   "r"(bytes));
+      const std::uint32_t to = tile + Base::Tile::at(at, this->chunk);
+      if (source + Base::elements <= this->from.end) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(source), "r"(bytes));
+      } else {  // the copy would read all 16 bytes, the last of which lie outside
+        const uint4 rest = partial_granule(source, source, source + bytes / static_cast<int>(sizeof(T)));
+        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(rest.x), "r"(rest.y), "r"(rest.z), "r"(rest.w)
+                     : "memory");
+      }
     }
     this->advance();
   }
 };
-
-/// A granule of which a part lies outside the operand.
-template <typename T>
-__device__ __noinline__ uint4 partial_granule(const T* granule, const T* begin, const T* end) {
-  alignas(16) T values[chunk_elements<T>];
-  for (int i = 0; i < chunk_elements<T>; ++i) values[i] = granule + i >= begin && granule + i < end ? granule[i] : T{};
-  return *reinterpret_cast<const uint4*>(values);
-}
 
 template <typename T, bool KMajor, int Extent, int BK, int Threads>
 struct ShiftedCopy : CopyPlan<T, KMajor, Extent, BK, Threads> {

@@ -69,6 +69,12 @@ __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
+/// Until the kernels before this one in its stream, which may still run, have ended and all they wrote is there. A kernel that is
+/// launched to overlap them calls it before its first access to memory, or what comes behind it would not wait for them either.
+__device__ inline void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+/// Once every block has said so, the next kernel may begin, if it is launched to overlap.
+__device__ inline void let_next_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
 template <int Registers>
 __device__ inline void give_registers_up() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));

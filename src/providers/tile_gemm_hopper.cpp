@@ -82,7 +82,7 @@ std::size_t workspace_of(const GemmProblem& p, int splits) noexcept {
 /// In the units of the other families: cycles, roughly.
 double cost_of(const Device& device, const GemmProblem& p, const Choice& c) noexcept {
   const HopperGemmRow& r = row_of(c);
-  const double waves = std::ceil(static_cast<double>(tiles_of(p, c)) * c.splits / (device.processors * r.resident)) * r.resident;
+  const double waves = std::ceil(static_cast<double>(tiles_of(p, c)) * c.splits / device.processors);
   // 4,096 bytes of k a tile row and column each cycle at the tensor cores' best; small tiles wait for memory instead.
   const double k_bytes = static_cast<double>(p.k) / (r.share_k ? r.cluster : c.splits) * static_cast<double>(size_of(r.type));
   const double multiply = static_cast<double>(r.bm) * r.bn / 4096.0 * std::max(1.0, 128.0 / r.bm);

@@ -1,4 +1,5 @@
-// GEMM without tensor cores: "simt_f32_128x128x16_t8x8", "_k4" where the reduction is split; "simt_any_f32" takes every type.
+// GEMM without tensor cores: "simt_f32_128x128x16_t8x8", "_k4" where the reduction is split; "simt_f32_16x16x16_t4x4_p16" takes
+// sixteen whole problems of a batch at a time; "simt_any_f32" takes every type.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +18,8 @@ constexpr int any_edge = 32;  ///< of the tile of rows for any types
 
 std::string row_name(const SimtGemmRow& r) {
   if (r.any_types) return fmt::format("{}_any_{}", prefix, name_of(r.type));
-  return fmt::format("{}_{}_{}x{}x{}_t{}x{}", prefix, name_of(r.type), r.bm, r.bn, r.bk, r.tm, r.tn);
+  return fmt::format("{}_{}_{}x{}x{}_t{}x{}{}", prefix, name_of(r.type), r.bm, r.bn, r.bk, r.tm, r.tn,
+                     r.problems > 0 ? fmt::format("_p{}", r.problems) : "");
 }
 
 struct Choice {
@@ -28,13 +30,16 @@ struct Choice {
 const SimtGemmRow& row_of(const Choice& c) noexcept { return simt_gemm_rows[c.row]; }
 std::string to_text(const Choice& c) { return row_name(row_of(c)) + (c.splits > 1 ? fmt::format("_k{}", c.splits) : ""); }
 
+/// Whether a block takes all of k.
+bool whole(const SimtGemmRow& r) noexcept { return r.any_types || r.problems > 0; }
+
 std::optional<Choice> parse(std::string_view variant) {
   for (std::size_t i = 0; i < std::size(simt_gemm_rows); ++i) {
     std::string_view rest = variant;
     if (!take_word(rest, row_name(simt_gemm_rows[i]))) continue;
     Choice c{static_cast<int>(i), 1};
     if (const auto splits = take_number(rest, "_k")) c.splits = *splits;
-    if (rest.empty() && to_text(c) == variant && (c.splits == 1 || !row_of(c).any_types)) return c;
+    if (rest.empty() && to_text(c) == variant && (c.splits == 1 || !whole(row_of(c)))) return c;
   }
   return std::nullopt;
 }
@@ -44,6 +49,9 @@ DType sum_type(const GemmProblem& p) noexcept {
 }
 
 bool suits(const GemmProblem& p, const SimtGemmRow& r) noexcept {
+  if (r.problems > 0)
+    return p.a_type == r.type && p.b_type == r.type && (r.type == DType::f64) == (p.compute == Compute::f64) && p.m <= r.bm &&
+           p.n <= r.bn && p.k <= r.bk;
   return r.type == sum_type(p) && (r.any_types || (p.a_type == r.type && p.b_type == r.type));
 }
 
@@ -61,6 +69,10 @@ double cost_of(const Device& device, const GemmProblem& p, const Choice& c) noex
   const double waves = std::ceil(static_cast<double>(tiles_of(p, r)) * c.splits / device.processors);
   const double k = static_cast<double>(p.k) / c.splits;
   if (r.any_types) return waves * (k * 128 + 1500);
+  if (r.problems > 0) {
+    const double blocks = std::ceil(static_cast<double>(p.batch) / r.problems / device.processors);
+    return blocks * r.problems * r.bm * r.bn * static_cast<double>(size_of(r.type)) * 3 / 18 + 1500;
+  }
   const double area = static_cast<double>(r.bm) * r.bn;
   double cost = waves * (k * std::max(area / 128, static_cast<double>((r.bm + r.bn)) * static_cast<double>(size_of(r.type)) / 32) + 1500);
   if (c.splits > 1) cost += 4000 + static_cast<double>(workspace_of(p, c)) / (device.processors * 16.0);
@@ -125,7 +137,7 @@ void list(const Device& device, const Problem& problem, const Constraints& const
     Choice c{static_cast<int>(i), 1};
     const SimtGemmRow& r = row_of(c);
     if (!suits(*p, r)) continue;
-    if (r.any_types) {
+    if (whole(r)) {
       out.push_back({to_text(c), cost_of(device, *p, c)});
       continue;
     }

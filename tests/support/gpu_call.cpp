@@ -36,6 +36,8 @@ Problem complete(Problem problem, const CallOptions& options) {
         if constexpr (is_contraction<P>) {
           p.alpha = case_of(options.alpha), p.beta = case_of(options.beta);
           align(p, alignment, p.beta != Scalar::zero);
+          if constexpr (std::is_same_v<P, GemmProblem>)
+            p.align_d = alignment_of(reinterpret_cast<const void*>(256 + options.shift + options.output_shift));
         }
       },
       problem);
@@ -102,7 +104,8 @@ GpuCall::GpuCall(const Problem& problem, const CallOptions& options)
   }
   // Where beta is zero a C apart holds NaNs.
   c_ = upload(in_place() ? Bytes() : !host_c_.empty() ? host_c_ : Bytes(spans_.d.bytes(), untouched));
-  d_ = upload(initial_);
+  d_ = std::make_unique<DeviceBuffer>(initial_.size() + d_shift(), 0xff);
+  reset();
 }
 
 std::unique_ptr<DeviceBuffer> GpuCall::upload(const Bytes& bytes) const {
@@ -138,7 +141,7 @@ Launch GpuCall::launch(void* workspace) const {
   return launch;
 }
 
-void GpuCall::reset() { write_device(at(*d_, shift_), initial_.data(), initial_.size()); }
+void GpuCall::reset() { write_device(at(*d_, d_shift()), initial_.data(), initial_.size()); }
 
 void GpuCall::fill_output(double element) {
   const DType type = spans_.d.type;
@@ -171,7 +174,7 @@ void GpuCall::expect_right(Context& ctx) {
 }
 
 void GpuCall::expect_right(const Constraints& constraints, Accumulation accumulation) {
-  Bytes found = read_device(at(*d_, shift_), initial_.size());
+  Bytes found = read_device(at(*d_, d_shift()), initial_.size());
   const test::Comparison comparison = test::compare(problem_, constraints, accumulation, expected(), found.data() + zone);
   EXPECT_TRUE(comparison.ok) << to_string(problem_) << ": " << comparison.message;
   const std::size_t size = size_of(spans_.d.type);

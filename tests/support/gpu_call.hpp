@@ -47,7 +47,8 @@ struct CallOptions {
   double alpha = 1;
   double beta = 0;
   bool c_apart = false;   ///< C is a buffer of its own; else C is D
-  std::size_t shift = 0;  ///< bytes by which each address misses an alignment to 256
+  std::size_t shift = 0;         ///< bytes by which each address misses an alignment to 256
+  std::size_t output_shift = 0;  ///< further bytes for D, where no C is read
   std::uint64_t seed = 1;
 };
 
@@ -73,7 +74,7 @@ class GpuCall {
   void spoil_inputs();
   const Bytes& host_a() const noexcept { return host_a_; }
   const Bytes& host_b() const noexcept { return host_b_; }
-  void* d() const { return at(*d_, zone + shift_); }
+  void* d() const { return at(*d_, zone + d_shift()); }
   std::size_t output_bytes() const noexcept { return spans_.d.bytes(); }
   /// Waits for the device.
   Bytes output() const;
@@ -91,6 +92,7 @@ class GpuCall {
   static void* at(const DeviceBuffer& buffer, std::size_t offset) { return static_cast<std::byte*>(buffer.get()) + offset; }
   std::unique_ptr<DeviceBuffer> upload(const Bytes& bytes) const;
   bool in_place() const { return !options_.c_apart; }
+  std::size_t d_shift() const { return shift_ + options_.output_shift; }
   const void* scale(int operand) const { return scales_ ? at(*scales_, static_cast<std::size_t>(operand) * sizeof(float)) : nullptr; }
   const test::Reference& expected();
 

@@ -1,0 +1,148 @@
+#include "kernels/gemm_small.hpp"
+
+#include "kernels/gemm_simt.cuh"
+
+namespace attune {
+namespace {
+
+template <int Index>
+struct SmallGemm {
+  static constexpr SimtGemmRow row = simt_gemm_rows[Index];
+  using T = std::conditional_t<row.type == DType::f64, double,
+                               std::conditional_t<row.type == DType::f32, float,
+                                                  std::conditional_t<row.type == DType::f16, __half, __nv_bfloat16>>>;
+  using Sum = std::conditional_t<row.type == DType::f64, double, float>;
+  static constexpr int edge = row.bm, problems = row.problems, width = Packet<T>::count;
+  static constexpr int across = edge / row.tm, threads_each = across * (edge / row.tn), threads = threads_each * problems;
+  static constexpr int pitch = edge + width, operand = edge * pitch;  ///< of a matrix in shared memory, [k][row or column]
+  static constexpr int packets = edge * edge / width, each = packets * problems / threads;
+  static constexpr int out_pitch = edge + 16 / static_cast<int>(sizeof(Sum));
+  static constexpr int operand_bytes = 2 * problems * operand * static_cast<int>(sizeof(T));
+  static constexpr int out_bytes = problems * edge * out_pitch * static_cast<int>(sizeof(Sum));
+  static constexpr int bytes = operand_bytes > out_bytes ? operand_bytes : out_bytes;
+  static_assert(row.bn == edge && row.bk == edge && row.tm == width && edge % row.tn == 0);
+  static_assert(packets * problems % threads == 0 && bytes <= 48 * 1024 && threads_each <= 256);
+};
+
+/// A thread's share of one operand of the block's problems, all of it on its way at once.
+template <typename Small>
+struct SmallFeed {
+  using T = typename Small::T;
+  Packet<T> held[Small::each];
+
+  /// Lines of the operand lie along its rows (or columns), or along k. `along` elements of a line exist, and `lines` lines.
+  __device__ void load(const T* data, std::int64_t line_step, std::int64_t problem_step, std::int64_t problems, int along, int lines,
+                       bool vectors) {
+    constexpr int width = Small::width;
+#pragma unroll
+    for (int e = 0; e < Small::each; ++e) {
+      const int id = static_cast<int>(threadIdx.x) + e * Small::threads;
+      const int problem = id / Small::packets, place = id % (Small::edge / width) * width, line = id % Small::packets / (Small::edge / width);
+      const T* from = data + problem * problem_step + line * line_step + place;
+      const int left = problem < problems && line < lines ? along - place : 0;
+      if (vectors && left >= width) {
+        *reinterpret_cast<uint4*>(held[e].value) = __ldg(reinterpret_cast<const uint4*>(from));
+      } else {
+#pragma unroll
+        for (int x = 0; x < width; ++x) held[e].value[x] = x < left ? from[x] : static_cast<T>(0.0f);
+      }
+    }
+  }
+  __device__ void store(T* to, bool along_k) const {
+    constexpr int width = Small::width;
+#pragma unroll
+    for (int e = 0; e < Small::each; ++e) {
+      const int id = static_cast<int>(threadIdx.x) + e * Small::threads;
+      const int problem = id / Small::packets, place = id % (Small::edge / width) * width, line = id % Small::packets / (Small::edge / width);
+      T* const matrix = to + problem * Small::operand;
+      if (along_k) {
+#pragma unroll
+        for (int x = 0; x < width; ++x) matrix[(place + x) * Small::pitch + line] = held[e].value[x];
+      } else {
+        *reinterpret_cast<uint4*>(matrix + line * Small::pitch + place) = *reinterpret_cast<const uint4*>(held[e].value);
+      }
+    }
+  }
+};
+
+/// A part of the block's threads takes each problem: a packet of rows by a few columns a thread.
+template <int Index>
+__global__ void __launch_bounds__(SmallGemm<Index>::threads) small_gemm(SimtGemmShape shape, SimtGemmCall call) {
+  using S = SmallGemm<Index>;
+  using T = typename S::T;
+  using Sum = typename S::Sum;
+  constexpr int tm = S::row.tm, tn = S::row.tn, apart = S::edge / tn;
+  extern __shared__ __align__(16) char memory[];
+  T* const shared_a = reinterpret_cast<T*>(memory);
+  T* const shared_b = shared_a + S::problems * S::operand;
+  const std::int64_t z0 = std::int64_t{blockIdx.x} * S::problems, problems = shape.batch - z0;
+  const int m = static_cast<int>(shape.m), n = static_cast<int>(shape.n), k = static_cast<int>(shape.k);
+  const bool a_along_k = shape.a_l == 1, b_along_k = shape.b_l == 1;
+  {
+    SmallFeed<S> a, b;
+    a.load(static_cast<const T*>(call.a) + z0 * shape.a_batch, a_along_k ? shape.a_i : shape.a_l, shape.a_batch, problems,
+           a_along_k ? k : m, a_along_k ? m : k, shape.a_vectors);
+    b.load(static_cast<const T*>(call.b) + z0 * shape.b_batch, b_along_k ? shape.b_j : shape.b_l, shape.b_batch, problems,
+           b_along_k ? k : n, b_along_k ? n : k, shape.b_vectors);
+    a.store(shared_a, a_along_k), b.store(shared_b, b_along_k);
+  }
+  __syncthreads();
+  const int problem = static_cast<int>(threadIdx.x) / S::threads_each, thread = static_cast<int>(threadIdx.x) % S::threads_each;
+  const int row = thread % S::across * tm, column = thread / S::across;
+  const T* const a = shared_a + problem * S::operand + row;
+  const T* const b = shared_b + problem * S::operand + column;
+  Sum sum[tn][tm] = {};
+#pragma unroll 4
+  for (int l = 0; l < k; ++l) {
+    const Packet<T> x = *reinterpret_cast<const Packet<T>*>(a + l * S::pitch);
+    Sum y[tn];
+#pragma unroll
+    for (int j = 0; j < tn; ++j) y[j] = static_cast<Sum>(b[l * S::pitch + j * apart]);
+#pragma unroll
+    for (int i = 0; i < tm; ++i) {
+      const Sum value = static_cast<Sum>(x.value[i]);
+#pragma unroll
+      for (int j = 0; j < tn; ++j) sum[j][i] += value * y[j];
+    }
+  }
+  __syncthreads();
+  Sum* const staged = reinterpret_cast<Sum*>(memory) + problem * S::edge * S::out_pitch;
+#pragma unroll
+  for (int j = 0; j < tn; ++j)
+#pragma unroll
+    for (int i = 0; i < tm; ++i) staged[(column + j * apart) * S::out_pitch + row + i] = sum[j][i];
+  __syncthreads();
+  if (problem < problems)
+    finish_tile<Sum>(output_of<Sum>(shape, call, 0, z0 + problem), staged, S::out_pitch, S::edge, n, m, thread, S::threads_each);
+}
+
+template <int Index = 0, typename Use>
+cudaError_t with_small(int row, Use&& use) {
+  if constexpr (Index < static_cast<int>(std::size(simt_gemm_rows))) {
+    if constexpr (simt_gemm_rows[Index].problems > 0) {
+      if (row == Index) return use(std::integral_constant<int, Index>{});
+    }
+    return with_small<Index + 1>(row, use);
+  } else {
+    return cudaErrorNotSupported;
+  }
+}
+
+}  // namespace
+
+std::size_t small_gemm_shared(int row) noexcept {
+  std::size_t bytes = 0;
+  with_small(row, [&](auto index) { return bytes = SmallGemm<index()>::bytes, cudaSuccess; });
+  return bytes;
+}
+
+cudaError_t launch_small_gemm(int row, const SimtGemmShape& shape, const SimtGemmCall& call, cudaStream_t stream) noexcept {
+  return with_small(row, [&](auto index) {
+    using S = SmallGemm<index()>;
+    const auto blocks = static_cast<unsigned>((shape.batch + S::problems - 1) / S::problems);
+    small_gemm<index()><<<blocks, S::threads, S::bytes, stream>>>(shape, call);
+    return cudaGetLastError();
+  });
+}
+
+}  // namespace attune
