@@ -1,6 +1,7 @@
 #include "kernels/finish.hpp"
 
 #include "kernels/common/finish.cuh"
+#include "kernels/common/overlap.cuh"
 
 namespace attune {
 namespace {
@@ -27,6 +28,8 @@ template <typename Sum, int Width>
 __global__ void __launch_bounds__(threads) finish(FinishShape shape, FinishCall call) {
   const std::int64_t packets = (shape.places + Width - 1) / Width, part = shape.matrices * shape.lines * shape.places;
   const Output<Sum> out = output_of<Sum>(shape, call);
+  wait_for_previous();
+  let_next_begin();
   for (std::int64_t p = grid_index(); p < shape.matrices * shape.lines * packets; p += grid_size()) {
     const std::int64_t place = p % packets * Width, row = p / packets, line = row % shape.lines, matrix = row / shape.lines;
     std::int64_t from = row * shape.places + place;
@@ -53,6 +56,8 @@ __global__ void __launch_bounds__(threads) finish_turned(FinishShape shape, Fini
   const std::int64_t tiles_l = (shape.lines + edge - 1) / edge, tiles_p = (shape.places + edge - 1) / edge;
   const int x = static_cast<int>(threadIdx.x) % edge, y = static_cast<int>(threadIdx.x) / edge;
   const Output<Sum> out = output_of<Sum>(shape, call);
+  wait_for_previous();
+  let_next_begin();
   for (std::int64_t t = blockIdx.x; t < tiles_l * tiles_p * shape.matrices; t += gridDim.x) {
     const std::int64_t l0 = t % tiles_l * edge, p0 = t / tiles_l % tiles_p * edge, matrix = t / tiles_l / tiles_p;
 #pragma unroll 1
@@ -80,18 +85,11 @@ cudaError_t launch_finish(const FinishShape& shape, const FinishCall& call, cuda
   if (shape.turned) {
     const std::int64_t tiles = (shape.lines + 31) / 32 * ((shape.places + 31) / 32) * shape.matrices;
     const unsigned blocks = static_cast<unsigned>(tiles < (1 << 20) ? tiles : 1 << 20);
-    if (wide)
-      finish_turned<double><<<blocks, threads, 0, stream>>>(shape, call);
-    else
-      finish_turned<float><<<blocks, threads, 0, stream>>>(shape, call);
-  } else if (wide) {
-    finish<double, 1><<<blocks_for(elements, threads), threads, 0, stream>>>(shape, call);
-  } else if (shape.sum_type == DType::f32 && shape.places % 4 == 0) {
-    finish<float, 4><<<blocks_for(elements / 4, threads), threads, 0, stream>>>(shape, call);
-  } else {
-    finish<float, 1><<<blocks_for(elements, threads), threads, 0, stream>>>(shape, call);
+    return launch_overlapped(wide ? finish_turned<double> : finish_turned<float>, blocks, threads, 0, stream, shape, call);
   }
-  return cudaGetLastError();
+  const bool packed = shape.sum_type == DType::f32 && shape.places % 4 == 0;
+  const auto kernel = wide ? finish<double, 1> : packed ? finish<float, 4> : finish<float, 1>;
+  return launch_overlapped(kernel, blocks_for(packed ? elements / 4 : elements, threads), threads, 0, stream, shape, call);
 }
 
 }  // namespace attune

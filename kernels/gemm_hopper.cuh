@@ -6,6 +6,7 @@
 
 #include "kernels/common/finish.cuh"
 #include "kernels/common/hopper.cuh"
+#include "kernels/common/overlap.cuh"
 #include "kernels/common/wgmma.cuh"
 #include "kernels/gemm_hopper.hpp"
 
@@ -27,36 +28,34 @@ struct HopperGemm {
   static_assert(!row.share_k || (blocks == 1 && bn % row.cluster == 0));
 };
 
-/// Where a block is in its walk over tiles, batch and splits.
+/// Where a block is in its walk over tiles, batch and splits, of which there are less than 2^31.
 struct HopperWork {
   int row, column, split, z, k0, steps;
 
   template <typename Gemm>
-  __device__ static std::int64_t count(const HopperGemmShape& s) {
-    return std::int64_t{tiles_m<Gemm>(s)} * tiles_n<Gemm>(s) * s.batch * (Gemm::row.share_k ? 1 : s.splits);
+  __device__ static int count(const HopperGemmShape& s) {
+    return tiles_m<Gemm>(s) * tiles_n<Gemm>(s) * static_cast<int>(s.batch) * (Gemm::row.share_k ? 1 : s.splits);
   }
   template <typename Gemm>
   __device__ static int tiles_m(const HopperGemmShape& s) {
     constexpr int rows = Gemm::bm * Gemm::below;
-    return static_cast<int>((s.rows + rows - 1) / rows);
+    return (static_cast<int>(s.rows) + rows - 1) / rows;
   }
   template <typename Gemm>
   __device__ static int tiles_n(const HopperGemmShape& s) {
-    return static_cast<int>((s.columns + Gemm::bn - 1) / Gemm::bn);
+    return (static_cast<int>(s.columns) + Gemm::bn - 1) / Gemm::bn;
   }
   template <typename Gemm>
-  __device__ static HopperWork at(const HopperGemmShape& s, std::int64_t index, int rank) {
-    const int m = tiles_m<Gemm>(s), n = tiles_n<Gemm>(s);
-    const std::int64_t tiles = std::int64_t{m} * n, rest = index / tiles;
-    const int tile = static_cast<int>(index - rest * tiles);
+  __device__ static HopperWork at(const HopperGemmShape& s, int index, int rank) {
+    const int m = tiles_m<Gemm>(s), n = tiles_n<Gemm>(s), tiles = m * n, rest = index / tiles, tile = index - rest * tiles;
     const int in_group = s.group * n, first = tile / in_group * s.group, height = m - first < s.group ? m - first : s.group;
     HopperWork w;
     w.row = ((first + tile % in_group % height) * Gemm::below + (Gemm::row.share_k ? 0 : rank)) * Gemm::bm;
     w.column = tile % in_group / height * Gemm::bn;
     const int splits = Gemm::row.share_k ? Gemm::row.cluster : s.splits;
-    w.split = Gemm::row.share_k ? rank : static_cast<int>(rest % splits);
-    w.z = static_cast<int>(Gemm::row.share_k ? rest : rest / splits);
-    const int all = static_cast<int>((s.k + Gemm::bk - 1) / Gemm::bk), each = (all + splits - 1) / splits;
+    w.split = Gemm::row.share_k ? rank : rest % splits;
+    w.z = Gemm::row.share_k ? rest : rest / splits;
+    const int all = (static_cast<int>(s.k) + Gemm::bk - 1) / Gemm::bk, each = (all + splits - 1) / splits;
     const int begin = w.split * each < all ? w.split * each : all, end = begin + each < all ? begin + each : all;
     w.k0 = begin * Gemm::bk, w.steps = end - begin;
     return w;
@@ -66,12 +65,12 @@ struct HopperWork {
 /// One thread `issues` every copy; others only come along to meetings of a cluster.
 template <typename Gemm>
 __device__ void hopper_produce(const HopperGemmMaps& maps, const HopperGemmShape& s, std::uint32_t ring, std::uint32_t full,
-                               std::uint32_t empty, int rank, std::int64_t first, std::int64_t stride, bool issues) {
+                               std::uint32_t empty, int rank, int first, int stride, bool issues) {
   constexpr HopperGemmRow row = Gemm::row;
   constexpr std::uint16_t everyone = (1 << Gemm::below) - 1;
   int stage = 0, phase = 0;
-  const std::int64_t total = HopperWork::count<Gemm>(s);
-  for (std::int64_t index = first; index < total; index += stride) {
+  const int total = HopperWork::count<Gemm>(s);
+  for (int index = first; index < total; index += stride) {
     const HopperWork w = HopperWork::at<Gemm>(s, index, rank);
     const int zx = s.x_batched ? w.z : 0, zy = s.y_batched ? w.z : 0;
     for (int step = 0; issues && step < w.steps; ++step) {
@@ -144,70 +143,67 @@ __device__ void stage_boxes(const float (&sum)[Gemm::bn / 2], std::uint32_t to, 
     }
 }
 
-/// Eight elements of a staged tile: its lines lie in boxes, along the tile's columns (`swapped`) or its rows.
-template <typename Gemm>
-__device__ std::uint32_t staged_chunk(std::uint32_t staging, bool swapped, int line, int chunk) {
-  constexpr int across = Gemm::bn / 64;
-  const int block = swapped ? line / 64 : chunk / 8, box = swapped ? chunk / 8 : line / 64;
-  const std::uint32_t group = staging + block / Gemm::blocks * Gemm::staging;
-  return group + (block % Gemm::blocks * across + box) * 8192 + line % 64 * 128 + (chunk % 8 ^ line % 8) * 16;
+/// Sixteen bytes, eight elements, of which the first `skip` are left out and made up for by the next sixteen bytes.
+__device__ inline uint4 shifted(const uint4& low, const uint4& high, int skip) {
+  std::uint32_t w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+  if (skip & 4)
+#pragma unroll
+    for (int j = 0; j < 6; ++j) w[j] = w[j + 2];
+  if (skip & 2)
+#pragma unroll
+    for (int j = 0; j < 5; ++j) w[j] = w[j + 1];
+  const int bits = (skip & 1) * 16;
+  return {__funnelshift_r(w[0], w[1], bits), __funnelshift_r(w[1], w[2], bits), __funnelshift_r(w[2], w[3], bits),
+          __funnelshift_r(w[3], w[4], bits)};
 }
 
-/// A staged tile to lines of any alignment: aligned vectors of 16 bytes, and single elements before the first and behind the last.
-/// As many lanes as a line has vectors share it, a few lines at a time so that their loads go ahead of their stores.
+/// A staged tile, in boxes along the tile's columns (`swapped`) or its rows, to lines of any alignment: aligned vectors of 16 bytes,
+/// and single elements before the first and behind the last. Of every eighth line the alignment is the same, and so is the swizzle:
+/// a warp takes those together, with as many lanes for a line as it has vectors.
 template <typename Gemm>
 __device__ void store_staged(std::uint32_t staging, bool swapped, std::uint16_t* d, std::int64_t d_line, int lines, int places, int warp,
                              int warps, int lane) {
-  constexpr int at_once = 2;
-  const int most = swapped ? Gemm::bn : Gemm::bm, lanes = most > 128 ? 32 : 16, at = lane % lanes;
-  const int step = 32 / lanes;
+  constexpr int at_once = 4, boxes = Gemm::bn / 64;
+  const int most = swapped ? Gemm::bn : Gemm::bm, lanes = most > 128 ? 32 : 16, abreast = 32 / lanes, at = lane % lanes;
+  const int segments = swapped ? Gemm::bm / 64 : 1, segment_lines = swapped ? 64 : Gemm::bn;
 #pragma unroll 1
-  for (int line0 = warp * step * at_once; line0 < lines; line0 += warps * step * at_once) {
-    std::uint32_t vector[at_once][4];
-    std::uint16_t single[at_once];
-    int head[at_once], whole[at_once];
+  for (int item = warp; item < 8 * segments; item += warps) {
+    const int residue = item % 8, block = item / 8, line0 = block * 64 + residue;
+    if (line0 >= lines) continue;
+    // Where a chunk of this lane's lies in the first line; eight lines on it lies 1,024 bytes on.
+    const auto chunk_at = [&](int chunk) {
+      const int b = swapped ? block : chunk / 8, box = swapped ? chunk / 8 : 0;
+      return staging + b / Gemm::blocks * Gemm::staging + (b % Gemm::blocks * boxes + box) * 8192 + residue * 128 + (chunk % 8 ^ residue) * 16;
+    };
+    std::uint16_t* const first = d + line0 * d_line;
+    const int before = static_cast<int>((16 - reinterpret_cast<std::uintptr_t>(first) % 16) % 16 / 2);
+    const int head = before < places ? before : places, whole = (places - head) / 8;
+    const bool has_vector = at < whole, has_single = at < places - whole * 8;
+    const int single = at < head ? at : at + whole * 8;
+    const int last_chunk = most / 8 - 1;
+    std::uint32_t low_from = chunk_at(at < last_chunk ? at : last_chunk), high_from = chunk_at(at + 1 < last_chunk ? at + 1 : last_chunk);
+    std::uint32_t single_from = chunk_at(has_single ? single / 8 : 0) + single % 8 * 2;
+    const int left = lines - line0 < segment_lines - residue ? lines - line0 : segment_lines - residue;
+    const int count = (left + 7) / 8;  // of lines
+#pragma unroll 1
+    for (int j0 = lane / lanes; j0 < count; j0 += at_once * abreast) {
+      uint4 low[at_once], high[at_once];
+      std::uint16_t one[at_once];
 #pragma unroll
-    for (int i = 0; i < at_once; ++i) {
-      const int line = line0 + i * step + lane / lanes;
-      const std::uintptr_t to = reinterpret_cast<std::uintptr_t>(d + line * d_line);
-      const int before = static_cast<int>((16 - to % 16) % 16 / 2);
-      head[i] = line >= lines ? 0 : before < places ? before : places;
-      whole[i] = line >= lines ? 0 : (places - head[i]) / 8;
-      std::uint32_t w[8] = {};
-      single[i] = 0;
-      if (at < whole[i]) {
-        const auto load = [&](int chunk, std::uint32_t* out) {
-          const std::uint32_t from = staged_chunk<Gemm>(staging, swapped, line, chunk);
-          asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                       : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-                       : "r"(from)
-                       : "memory");
-        };
-        load(at, w);
-        if (head[i] > 0) load(at + 1, w + 4);
+      for (int i = 0; i < at_once; ++i) {
+        const int j = j0 + i * abreast;
+        const std::uint32_t on = static_cast<std::uint32_t>(j < count ? j : 0) * 1024;
+        low[i] = hopper::load_shared(low_from + on), high[i] = hopper::load_shared(high_from + on);
+        one[i] = hopper::load_shared_half(single_from + on);
       }
-      if (head[i] & 4)
 #pragma unroll
-        for (int j = 0; j < 6; ++j) w[j] = w[j + 2];
-      if (head[i] & 2)
-#pragma unroll
-        for (int j = 0; j < 5; ++j) w[j] = w[j + 1];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) vector[i][j] = __funnelshift_r(w[j], w[j + 1], (head[i] & 1) * 16);
-      if (line < lines && at < places - whole[i] * 8) {
-        const int place = at < head[i] ? at : at + whole[i] * 8;
-        asm volatile("ld.shared.u16 %0, [%1];"
-                     : "=h"(single[i])
-                     : "r"(staged_chunk<Gemm>(staging, swapped, line, place / 8) + place % 8 * 2)
-                     : "memory");
+      for (int i = 0; i < at_once; ++i) {
+        const int j = j0 + i * abreast;
+        if (j >= count) break;
+        std::uint16_t* const to = first + j * 8 * d_line;
+        if (has_vector) *reinterpret_cast<uint4*>(to + head + at * 8) = shifted(low[i], high[i], head);
+        if (has_single) to[single] = one[i];
       }
-    }
-#pragma unroll
-    for (int i = 0; i < at_once; ++i) {
-      const int line = line0 + i * step + lane / lanes;
-      std::uint16_t* const to = d + line * d_line;
-      if (at < whole[i]) *reinterpret_cast<uint4*>(to + head[i] + at * 8) = {vector[i][0], vector[i][1], vector[i][2], vector[i][3]};
-      if (line < lines && at < places - whole[i] * 8) to[at < head[i] ? at : at + whole[i] * 8] = single[i];
     }
   }
 }
@@ -215,11 +211,11 @@ __device__ void store_staged(std::uint32_t staging, bool swapped, std::uint16_t*
 /// Warps beside the one that feeds the ring: they store what the others staged and no tensor copy could.
 template <typename Gemm>
 __device__ void hopper_store(const HopperGemmShape& s, void* d, std::uint32_t staging, std::uint32_t staged, std::uint32_t drained,
-                             int rank, std::int64_t first, std::int64_t stride) {
+                             int rank, int first, int stride) {
   const int warp = static_cast<int>(threadIdx.x) / 32 - 1, lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t total = HopperWork::count<Gemm>(s);
+  const int total = HopperWork::count<Gemm>(s);
   int phase = 0;
-  for (std::int64_t index = first; index < total; index += stride, phase ^= 1) {
+  for (int index = first; index < total; index += stride, phase ^= 1) {
     const HopperWork w = HopperWork::at<Gemm>(s, index, rank);
     const int line = s.swapped ? w.row : w.column, place = s.swapped ? w.column : w.row;
     const std::int64_t lines = (s.swapped ? s.rows : s.columns) - line, places = (s.swapped ? s.columns : s.rows) - place;
@@ -316,13 +312,13 @@ __device__ void add_up(const float (&sum)[Gemm::bn / 2], const HopperGemmShape& 
 template <typename T, typename Gemm>
 __device__ void hopper_consume(const HopperGemmMaps& maps, const HopperGemmShape& s, const HopperGemmCall& call, std::uint32_t ring,
                                std::uint32_t full, std::uint32_t empty, char* staging, std::uint32_t staged, std::uint32_t drained,
-                               int rank, std::int64_t first, std::int64_t stride) {
+                               int rank, int first, int stride) {
   constexpr HopperGemmRow row = Gemm::row;
   const int group = static_cast<int>(threadIdx.x) / 128 - 1, thread = static_cast<int>(threadIdx.x) % 128;
   const int barrier = 1 + group;
   char* const own_staging = staging + group * Gemm::staging;
   int stage = 0, phase = 0, tile_phase = 0;
-  const std::int64_t total = HopperWork::count<Gemm>(s);
+  const int total = HopperWork::count<Gemm>(s);
   // A stage is free when both blocks of a cluster have read it: each may have been filled by the other.
   const auto release = [&](int done) {
     if constexpr (Gemm::below > 1) {
@@ -331,7 +327,7 @@ __device__ void hopper_consume(const HopperGemmMaps& maps, const HopperGemmShape
       if (thread == 0) hopper::arrive(empty + done * 8);
     }
   };
-  for (std::int64_t index = first; index < total; index += stride) {
+  for (int index = first; index < total; index += stride) {
     const HopperWork w = HopperWork::at<Gemm>(s, index, rank);
     float sum[Gemm::blocks][Gemm::bn / 2];
 #pragma unroll
@@ -430,11 +426,11 @@ __global__ void __launch_bounds__(HopperGemm<T, Index>::threads, HopperGemm<T, I
     hopper::sync_cluster();
   else
     __syncthreads();
-  hopper::wait_for_previous();
-  hopper::let_next_begin();
-  const std::int64_t first = blockIdx.x / row.cluster, stride = gridDim.x / row.cluster;
+  wait_for_previous();
+  let_next_begin();
+  const int first = static_cast<int>(blockIdx.x) / row.cluster, stride = static_cast<int>(gridDim.x) / row.cluster;
   if (threadIdx.x < 128) {
-    hopper::give_registers_up<Gemm::has_boxes ? 72 : 40>();
+    hopper::give_registers_up<Gemm::has_boxes ? 88 : 40>();
     if constexpr (row.share_k) {
       // The whole warpgroup keeps pace with the others' meetings.
       hopper_produce<Gemm>(maps, shape, ring, full, empty, rank, first, stride, threadIdx.x == 0);
@@ -446,8 +442,8 @@ __global__ void __launch_bounds__(HopperGemm<T, Index>::threads, HopperGemm<T, I
       }
     }
   } else {
-    if constexpr (row.groups == 2) hopper::take_registers<Gemm::has_boxes ? 216 : 232>();
-    if constexpr (row.groups == 1 && row.resident == 2) hopper::take_registers<Gemm::has_boxes ? 176 : 208>();
+    if constexpr (row.groups == 2) hopper::take_registers<Gemm::has_boxes ? 208 : 232>();
+    if constexpr (row.groups == 1 && row.resident == 2) hopper::take_registers<Gemm::has_boxes ? 168 : 208>();
     hopper_consume<T, Gemm>(maps, shape, call, ring, full, empty, staging, staged, drained, rank, first, stride);
   }
   // No block may end while another can still arrive at its barriers.

@@ -5,6 +5,7 @@
 
 #include "kernels/common/copy.cuh"
 #include "kernels/common/finish.cuh"
+#include "kernels/common/overlap.cuh"
 #include "kernels/gemm_mma.hpp"
 
 namespace attune {
@@ -82,6 +83,8 @@ __global__ void __launch_bounds__(MmaGemm<T, Index>::threads) mma_gemm(MmaGemmSh
   const int tiles_n = static_cast<int>((shape.columns + Gemm::bn - 1) / Gemm::bn);
   const std::int64_t tiles = static_cast<std::int64_t>(tiles_m) * tiles_n, total = tiles * shape.batch * shape.splits;
   const int k_each = static_cast<int>((shape.k + shape.splits - 1) / shape.splits + Gemm::bk - 1) / Gemm::bk * Gemm::bk;
+  wait_for_previous();
+  let_next_begin();
   for (std::int64_t work = blockIdx.x; work < total; work += gridDim.x) {
     const TilePosition tile(static_cast<int>(work % tiles), tiles_m, tiles_n, shape.group);
     const int split = static_cast<int>(work / tiles % shape.splits);
@@ -136,8 +139,7 @@ cudaError_t launch_mma_gemm_of(int row, const MmaGemmShape& shape, const MmaGemm
         const std::int64_t tiles = (shape.rows + Gemm::bm - 1) / Gemm::bm * ((shape.columns + Gemm::bn - 1) / Gemm::bn);
         const std::int64_t blocks = tiles * shape.batch * shape.splits;
         const unsigned grid = static_cast<unsigned>(blocks < INT32_MAX ? blocks : INT32_MAX);
-        mma_gemm<T, Index><<<grid, Gemm::threads, Gemm::shared_bytes, stream>>>(shape, call);
-        return cudaGetLastError();
+        return launch_overlapped(mma_gemm<T, Index>, grid, Gemm::threads, Gemm::shared_bytes, stream, shape, call);
       }
     }
     return launch_mma_gemm_of<T, Type, Index + 1>(row, shape, call, stream);

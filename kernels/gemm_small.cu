@@ -1,5 +1,6 @@
 #include "kernels/gemm_small.hpp"
 
+#include "kernels/common/overlap.cuh"
 #include "kernels/gemm_simt.cuh"
 
 namespace attune {
@@ -78,6 +79,8 @@ __global__ void __launch_bounds__(SmallGemm<Index>::threads) small_gemm(SimtGemm
   const std::int64_t z0 = std::int64_t{blockIdx.x} * S::problems, problems = shape.batch - z0;
   const int m = static_cast<int>(shape.m), n = static_cast<int>(shape.n), k = static_cast<int>(shape.k);
   const bool a_along_k = shape.a_l == 1, b_along_k = shape.b_l == 1;
+  wait_for_previous();
+  let_next_begin();
   {
     SmallFeed<S> a, b;
     a.load(static_cast<const T*>(call.a) + z0 * shape.a_batch, a_along_k ? shape.a_i : shape.a_l, shape.a_batch, problems,
@@ -105,6 +108,28 @@ __global__ void __launch_bounds__(SmallGemm<Index>::threads) small_gemm(SimtGemm
       for (int j = 0; j < tn; ++j) sum[j][i] += value * y[j];
     }
   }
+  // Nothing follows the sums, as a rule: then they need not go through shared memory.
+  const std::int64_t z = z0 + problem;
+  if (shape.vectors && shape.out_type == S::row.type && call.c == nullptr && call.bias == nullptr && call.activation == Activation::none) {
+    if (problem >= problems || row >= m) return;
+    T* const d = static_cast<T*>(call.d) + z * shape.d_batch + row;
+#pragma unroll
+    for (int j = 0; j < tn; ++j) {
+      if (column + j * apart >= n) break;
+      Packet<T> packet;
+#pragma unroll
+      for (int i = 0; i < tm; ++i) packet.value[i] = finishing::rounded<T>(static_cast<Sum>(call.alpha) * sum[j][i]);
+      T* const to = d + (column + j * apart) * shape.d_j;
+      if (row + tm <= m) {
+        *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(packet.value);
+      } else {
+#pragma unroll
+        for (int i = 0; i < tm; ++i)
+          if (row + i < m) to[i] = packet.value[i];
+      }
+    }
+    return;
+  }
   __syncthreads();
   Sum* const staged = reinterpret_cast<Sum*>(memory) + problem * S::edge * S::out_pitch;
 #pragma unroll
@@ -113,7 +138,7 @@ __global__ void __launch_bounds__(SmallGemm<Index>::threads) small_gemm(SimtGemm
     for (int i = 0; i < tm; ++i) staged[(column + j * apart) * S::out_pitch + row + i] = sum[j][i];
   __syncthreads();
   if (problem < problems)
-    finish_tile<Sum>(output_of<Sum>(shape, call, 0, z0 + problem), staged, S::out_pitch, S::edge, n, m, thread, S::threads_each);
+    finish_tile<Sum>(output_of<Sum>(shape, call, 0, z), staged, S::out_pitch, S::edge, n, m, thread, S::threads_each);
 }
 
 template <int Index = 0, typename Use>
@@ -140,8 +165,7 @@ cudaError_t launch_small_gemm(int row, const SimtGemmShape& shape, const SimtGem
   return with_small(row, [&](auto index) {
     using S = SmallGemm<index()>;
     const auto blocks = static_cast<unsigned>((shape.batch + S::problems - 1) / S::problems);
-    small_gemm<index()><<<blocks, S::threads, S::bytes, stream>>>(shape, call);
-    return cudaGetLastError();
+    return launch_overlapped(small_gemm<index()>, blocks, S::threads, S::bytes, stream, shape, call);
   });
 }
 

@@ -1,6 +1,7 @@
 #include "kernels/gemv.hpp"
 
 #include "kernels/common/finish.cuh"
+#include "kernels/common/overlap.cuh"
 
 namespace attune {
 namespace {
@@ -50,6 +51,8 @@ __global__ void __launch_bounds__(threads) gemv_along_k(GemvShape s, GemvCall ca
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int groups = warps / s.warps_each, group = warp / s.warps_each, share = warp % s.warps_each;
   const std::int64_t row_groups = (s.rows + rows_each - 1) / rows_each, blocks = (row_groups + groups - 1) / groups;
+  wait_for_previous();
+  let_next_begin();
   for (std::int64_t work = blockIdx.x; work < blocks * s.batch; work += gridDim.x) {
     const std::int64_t z = work / blocks, r0 = (work % blocks * groups + group) * rows_each;
     const T* matrix = static_cast<const T*>(call.matrix) + z * s.matrix_batch;
@@ -140,6 +143,8 @@ __global__ void __launch_bounds__(threads) gemv_along_rows(GemvShape s, GemvCall
   __shared__ Sum parts[Vectors][block_rows];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t blocks = (s.rows + block_rows - 1) / block_rows;
+  wait_for_previous();
+  let_next_begin();
   for (std::int64_t work = blockIdx.x; work < blocks * s.batch; work += gridDim.x) {
     const std::int64_t z = work / blocks, r0 = work % blocks * block_rows + lane * Width;
     const T* matrix = static_cast<const T*>(call.matrix) + z * s.matrix_batch;
@@ -217,11 +222,12 @@ cudaError_t launch_gemv(int row, const GemvShape& s, const GemvCall& call, cudaS
     const auto grid = [&](std::int64_t blocks) { return static_cast<unsigned>(blocks < INT32_MAX ? blocks : INT32_MAX); };
     if constexpr (r.k_major) {
       const std::int64_t groups = warps / s.warps_each, row_groups = (s.rows + rows_each - 1) / rows_each;
-      gemv_along_k<T, width, r.vectors><<<grid((row_groups + groups - 1) / groups * s.batch), threads, 0, stream>>>(s, call);
+      return launch_overlapped(gemv_along_k<T, width, r.vectors>, grid((row_groups + groups - 1) / groups * s.batch), threads, 0, stream,
+                               s, call);
     } else {
-      gemv_along_rows<T, width, r.vectors><<<grid((s.rows + 32 * width - 1) / (32 * width) * s.batch), threads, 0, stream>>>(s, call);
+      return launch_overlapped(gemv_along_rows<T, width, r.vectors>, grid((s.rows + 32 * width - 1) / (32 * width) * s.batch), threads, 0,
+                               stream, s, call);
     }
-    return cudaGetLastError();
   });
 }
 

@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include "kernels/common/hopper.cuh"
+#include "kernels/common/overlap.cuh"
 
 namespace attune {
 namespace {
@@ -107,9 +107,8 @@ __device__ void copy_turned(const Relayout& s, const RelayoutCall& call, T (&til
 
 __global__ void __launch_bounds__(threads) relayout(Jobs jobs) {
   __shared__ __align__(16) char memory[edge * (edge + 2) * 8];
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  hopper::let_next_begin();
-#endif
+  wait_for_previous();
+  let_next_begin();
 #pragma unroll 1
   for (int j = 0; j < most_jobs; ++j) {
     const Relayout& s = jobs.shape[j];
@@ -148,8 +147,7 @@ cudaError_t launch_relayout(const Relayout* shapes, const RelayoutCall* calls, i
     const std::int64_t needed = shapes[j].from_place == 1 ? (jobs.units[j] + warps - 1) / warps : jobs.units[j];
     if (needed > blocks) blocks = needed;
   }
-  relayout<<<static_cast<unsigned>(blocks < (1 << 20) ? blocks : 1 << 20), threads, 0, stream>>>(jobs);
-  return cudaGetLastError();
+  return launch_overlapped(relayout, static_cast<unsigned>(blocks < (1 << 20) ? blocks : 1 << 20), threads, 0, stream, jobs);
 }
 
 }  // namespace attune

@@ -151,10 +151,10 @@ inline constexpr SimtGemmRow simt_gemm_rows[] = {
     {DType::f32, false, 128, 128, 16, 8, 8}, {DType::f32, false, 128, 64, 16, 8, 4}, {DType::f32, false, 64, 64, 16, 4, 4},
     {DType::f32, false, 32, 32, 32, 4, 4},   {DType::f64, false, 64, 64, 16, 4, 4},  {DType::f64, false, 32, 32, 16, 4, 2},
     {DType::f32, true},                      {DType::f64, true},                     {DType::i32, true},
-    {DType::f32, false, 8, 8, 8, 4, 2, 32},  {DType::f32, false, 16, 16, 16, 4, 4, 16}, {DType::f32, false, 32, 32, 32, 4, 4, 4},
-    {DType::f32, false, 64, 64, 64, 4, 4, 1}, {DType::f64, false, 8, 8, 8, 2, 2, 16}, {DType::f64, false, 16, 16, 16, 2, 4, 8},
-    {DType::f64, false, 32, 32, 32, 2, 4, 2}, {DType::f16, false, 16, 16, 16, 8, 2, 16}, {DType::f16, false, 32, 32, 32, 8, 4, 8},
-    {DType::bf16, false, 16, 16, 16, 8, 2, 16}, {DType::bf16, false, 32, 32, 32, 8, 4, 8},
+    {DType::f32, false, 8, 8, 8, 4, 2, 32},  {DType::f32, false, 16, 16, 16, 4, 4, 8}, {DType::f32, false, 32, 32, 32, 4, 4, 4},
+    {DType::f32, false, 64, 64, 64, 4, 4, 1}, {DType::f64, false, 8, 8, 8, 2, 2, 8}, {DType::f64, false, 16, 16, 16, 2, 4, 8},
+    {DType::f64, false, 32, 32, 32, 2, 4, 2}, {DType::f16, false, 16, 16, 16, 8, 2, 16}, {DType::f16, false, 32, 32, 32, 8, 4, 4},
+    {DType::bf16, false, 16, 16, 16, 8, 2, 16}, {DType::bf16, false, 32, 32, 32, 8, 4, 4},
 };
 
 /// A matrix times up to `vectors` vectors.

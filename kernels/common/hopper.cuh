@@ -69,12 +69,6 @@ __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-/// Until the kernels before this one in its stream, which may still run, have ended and all they wrote is there. A kernel that is
-/// launched to overlap them calls it before its first access to memory, or what comes behind it would not wait for them either.
-__device__ inline void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-/// Once every block has said so, the next kernel may begin, if it is launched to overlap.
-__device__ inline void let_next_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-
 template <int Registers>
 __device__ inline void give_registers_up() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
@@ -106,6 +100,17 @@ __device__ inline float load_from(std::uint32_t address, int block) {
       : "r"(address), "r"(block)
       : "memory");
   return value;
+}
+
+__device__ inline uint4 load_shared(std::uint32_t address) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address) : "memory");
+  return v;
+}
+__device__ inline std::uint16_t load_shared_half(std::uint32_t address) {
+  std::uint16_t v;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(address) : "memory");
+  return v;
 }
 
 __device__ inline void store_matrices(std::uint32_t to, const std::uint32_t (&r)[4]) {

@@ -214,6 +214,7 @@ Prepared prepare(const Device& device, std::string_view variant, const Problem& 
   const HopperGemmRow& r = row_of(*choice);
   if (!suits(p, *choice)) return declined("the row's type or layout");
   const std::int64_t block_k = 128 / static_cast<std::int64_t>(size_of(p.a_type));
+  if (tiles_of(p, *choice) > std::numeric_limits<std::int32_t>::max() / choice->splits) return declined("more tiles than 2^31");
   if (choice->splits > 1 && r.share_k) return declined("splits beside those of the cluster");
   if (choice->splits > std::max<std::int64_t>(p.k / block_k, 1)) return declined("more splits than the reduction has blocks");
   if (static_cast<std::size_t>(shared_bytes(r)) > device.shared_bytes) return declined("needs more shared memory than a block has");
