@@ -73,12 +73,17 @@ struct AlignedCopy : CopyPlan<T, KMajor, Extent, BK, Threads> {
       const int bytes = this->valid(i, k0, k_end) * static_cast<int>(sizeof(T));
       const T* source = bytes > 0 ? this->pointer + i * Base::lines_each * this->from.ld : this->from.begin;
       const std::uint32_t to = tile + Base::Tile::at(at, this->chunk);
-      if (source + Base::elements <= this->from.end) {
+      if (bytes == 16 || source + Base::elements <= this->from.end) {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(source), "r"(bytes));
       } else {  // the copy would read all 16 bytes, the last of which lie outside
-        const uint4 rest = partial_granule(source, source, source + bytes / static_cast<int>(sizeof(T)));
-        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(rest.x), "r"(rest.y), "r"(rest.z), "r"(rest.w)
-                     : "memory");
+        asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(to), "r"(0) : "memory");
+#pragma unroll 1
+        for (int e = 0; e < bytes / static_cast<int>(sizeof(T)); ++e) {
+          if constexpr (sizeof(T) == 2)
+            asm volatile("st.shared.u16 [%0], %1;" ::"r"(to + e * 2), "h"(reinterpret_cast<const unsigned short*>(source)[e]) : "memory");
+          else
+            asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + e * 4), "r"(reinterpret_cast<const unsigned*>(source)[e]) : "memory");
+        }
       }
     }
     this->advance();
