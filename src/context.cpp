@@ -56,6 +56,10 @@ void Context::set_plan_file(const std::string& path) {
   impl_->change(name, path);
 }
 
+void Context::set_record_file(const std::string& path) {
+  impl_->change([&](Settings& s) { s.record.set(path, Origin::api, "api"); });
+}
+
 void Context::set_workspace(void* pointer, std::size_t bytes) { impl_->set_workspace(pointer, bytes); }
 
 void Context::set_allocator(const Allocator& allocator) {

@@ -27,6 +27,7 @@ Context::Impl::~Impl() {
   // Plans may free device memory or loaded code: with the device current, and before its runtime goes.
   const auto guard = backend_.runtime->guard();
   cache_.clear();
+  write_counts(settings_.record.get());
 }
 
 Settings Context::Impl::settings() const {
@@ -35,14 +36,23 @@ Settings Context::Impl::settings() const {
 }
 
 void Context::Impl::change(const std::function<void(Settings&)>& edit, const std::string& named) {
-  std::string read;
+  std::string read, recorded;
+  bool other_record = false;
   {
     const std::lock_guard lock(settings_mutex_);
     const std::string before = settings_.cache_read.get();
+    recorded = settings_.record.get();
     edit(settings_);
     publish();
     log_.set(settings_.log.get(), log_callback_, log_user_);
     if (settings_.cache_read.get() != before || settings_.cache_read.get() == named) read = settings_.cache_read.get();
+    other_record = settings_.record.get() != recorded;
+  }
+  if (other_record) {
+    write_counts(recorded);
+    // Entries count or do not as they were made.
+    const auto guard = backend_.runtime->guard();
+    cache_.clear();
   }
   if (!read.empty()) read_file(read, false);
 }
@@ -76,6 +86,7 @@ void Context::Impl::publish() {
   c.deterministic = settings_.deterministic.get();
   c.math = settings_.math.get();
   c.workspace_limit = round_workspace_limit(std::min(settings_.workspace_limit.get(), caller_workspace_bytes_));
+  recording_.store(!settings_.record.get().empty());
   const bool benchmark = settings_.benchmark.get();
   if (!benchmark_.exchange(benchmark) && benchmark) epoch_.fetch_add(1);
   constraints_word_.store(pack(c), std::memory_order_relaxed);
@@ -187,6 +198,30 @@ void Context::Impl::keep_record(Record record) {
     write_warned_ = write_warned_ || first_error;
   }
   if (first_error) warn(error + "; plans stay in memory");
+}
+
+ProblemCounts::Counter* Context::Impl::counter_of(const Problem& problem, const Constraints& constraints) {
+  if (!recording_.load(std::memory_order_relaxed)) return nullptr;
+  // Resolved, a problem leaves it to the constraints whether tf32 is allowed: in a file it must say so itself.
+  Problem written = problem;
+  const bool tf32 = spans(problem).a.type == DType::f32 && allows(constraints, MathMode::tf32);
+  std::visit(
+      [&]<class P>(P& p) {
+        if constexpr (is_contraction<P>)
+          if (tf32 && p.compute == Compute::f32) p.compute = Compute::f32_tf32;
+      },
+      written);
+  return &counts_.of(to_string(written));
+}
+
+void Context::Impl::write_counts(const std::string& path) noexcept {
+  try {
+    const std::vector<ProblemCount> counts = counts_.take();
+    if (path.empty() || counts.empty()) return;
+    if (const std::string error = add_problem_counts(path, counts); !error.empty()) warn(error + "; the calls counted so far are lost");
+  } catch (const std::exception& e) {
+    warn(path + ": " + e.what() + "; the calls counted so far are lost");
+  }
 }
 
 bool Context::Impl::best_record(const Problem& problem, const Constraints& constraints, Record& record, bool& valid) const {

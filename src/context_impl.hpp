@@ -18,6 +18,7 @@
 #include "tune/key.hpp"
 #include "tune/plan_cache.hpp"
 #include "tune/policy.hpp"
+#include "tune/problem_counts.hpp"
 #include "tune/record.hpp"
 #include "tune/settings.hpp"
 #include "tune/tuner.hpp"
@@ -107,7 +108,7 @@ class Context::Impl {
   }
   bool run_found(const CacheEntry& entry, const Launch& launch, Failure& failed) noexcept {
     if (!operands_fit(entry, launch)) return false;
-    if (entry.untuned && reconsider(entry, launch.stream)) [[unlikely]]
+    if (entry.attended && attend(entry, launch.stream)) [[unlikely]]
       return false;
     const Status status = entry.direct ? entry.plan->run(launch) : run_plan(entry.plan, launch);
     if (status == Status::ok) [[likely]]
@@ -122,6 +123,12 @@ class Context::Impl {
         entry.epoch.load(std::memory_order_relaxed) != epoch_.load(std::memory_order_relaxed))
       return true;
     return entry.deferred && benchmark_.load(std::memory_order_relaxed) && !backend_.runtime->capturing(stream);
+  }
+  /// What a hit does besides running the plan; true where the call goes the long way.
+  bool attend(const CacheEntry& entry, Stream stream) const noexcept {
+    if (entry.untuned && reconsider(entry, stream)) return true;
+    if (entry.calls != nullptr) entry.calls->fetch_add(1, std::memory_order_relaxed);
+    return false;
   }
   static bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) noexcept {
     const auto x = reinterpret_cast<std::uintptr_t>(a), y = reinterpret_cast<std::uintptr_t>(b);
@@ -166,7 +173,12 @@ class Context::Impl {
   Obtained from_tuning(const Problem& problem, const Constraints& constraints, Effort effort, std::vector<CandidateResult>* report);
   Obtained from_scaling(const Problem& problem);
   /// `epoch`: when what the plan was chosen by was looked at. `ran`: a call runs it.
-  void remember(const Problem& problem, const Key& key, const Obtained& obtained, std::uint64_t epoch, bool ran);
+  void remember(const Problem& problem, const Constraints& constraints, const Key& key, const Obtained& obtained, std::uint64_t epoch,
+                bool ran);
+  /// Of a resolved problem; null where calls are not recorded.
+  ProblemCounts::Counter* counter_of(const Problem& problem, const Constraints& constraints);
+  /// Adds what was counted to `path`; a failure is one warning.
+  void write_counts(const std::string& path) noexcept;
   void keep_record(Record record);
   bool best_record(const Problem& problem, const Constraints& constraints, Record& record, bool& valid) const;
   /// Returns how many records it added or bettered.
@@ -186,6 +198,7 @@ class Context::Impl {
 
   std::atomic<std::uint64_t> constraints_word_{0};
   std::atomic<bool> benchmark_{true};    ///< as in settings_, for the call path
+  std::atomic<bool> recording_{false};   ///< whether there is a record file
   std::atomic<std::uint64_t> epoch_{1};  ///< counts what may change the plan of an untuned key: benchmark on, records read
   /// What set_workspace was given: immutable, and kept until the context goes, since a call may be about to use it.
   struct CallerWorkspace {
@@ -194,6 +207,7 @@ class Context::Impl {
   };
   std::vector<std::unique_ptr<const CallerWorkspace>> caller_workspaces_;  ///< guarded by settings_mutex_
   std::atomic<const CallerWorkspace*> caller_workspace_{nullptr};
+  ProblemCounts counts_;  ///< before the cache, whose entries count in it
   PlanCache cache_;
 
   mutable std::mutex records_mutex_;  ///< guards what follows

@@ -91,6 +91,7 @@ void Context::Impl::call_slowly(const Problem& problem, const Key& key, std::uin
   const bool capturing = backend_.runtime->capturing(launch.stream);
   // Resolving makes f32 of Compute::f32_tf32: what that allows is taken from the problem as it was given.
   const Obtained obtained = obtain(problem, key, word, Request::call, capturing, nullptr);
+  if (ProblemCounts::Counter* const calls = counter_of(resolved, constraints_of(problem, word))) calls->fetch_add(1);
   run_or_replace(resolved, constraints_of(problem, word), key, obtained, launch, failed);
 }
 
@@ -132,7 +133,7 @@ void Context::Impl::run_or_replace(const Problem& problem, const Constraints& co
     const std::lock_guard lock(flight_mutex_);
     bound_.insert(key);
   }
-  remember(problem, key, other, 0, true);
+  remember(problem, constraints, key, other, 0, true);
 }
 
 /// The first plan that runs: the default, the default without workspace, then anything without workspace.
@@ -230,7 +231,7 @@ Context::Impl::Obtained Context::Impl::obtain(const Problem& problem, const Key&
   const auto guard = backend_.runtime->guard();
   const Problem filled = resolve(problem);
   Obtained obtained = scales_only(filled) ? from_scaling(filled) : resolve_miss(filled, constraints, situation, report);
-  if (mine) remember(filled, key, obtained, epoch, request == Request::call);
+  if (mine) remember(filled, constraints, key, obtained, epoch, request == Request::call);
   if (request == Request::call && obtained.untuned && constraints.deterministic) {
     const std::lock_guard lock(flight_mutex_);
     bound_.insert(key);
@@ -364,7 +365,8 @@ Context::Impl::Obtained Context::Impl::from_scaling(const Problem& problem) {
   return o;
 }
 
-void Context::Impl::remember(const Problem& problem, const Key& key, const Obtained& obtained, std::uint64_t epoch, bool ran) {
+void Context::Impl::remember(const Problem& problem, const Constraints& constraints, const Key& key, const Obtained& obtained,
+                             std::uint64_t epoch, bool ran) {
   auto entry = std::make_unique<CacheEntry>();
   entry->key = key;
   entry->plan = obtained.plan;
@@ -372,6 +374,8 @@ void Context::Impl::remember(const Problem& problem, const Key& key, const Obtai
   entry->deferred = obtained.deferred;
   if (entry->deferred) deferred_.fetch_add(1, std::memory_order_relaxed);
   entry->untuned = obtained.untuned;
+  entry->calls = counter_of(problem, constraints);
+  entry->attended = entry->untuned || entry->calls != nullptr;
   entry->epoch = epoch;
   entry->ran = ran;
   entry->direct = obtained.plan->traits().workspace == 0 && !obtained.plan->traits().retain_in_graph;

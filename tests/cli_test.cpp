@@ -256,6 +256,74 @@ TEST_F(Program, PlansAreListedShownAndFiltered) {
   EXPECT_NE(show.out.find("1 records"), std::string::npos) << show.out;
 }
 
+TEST_F(Program, PlansAreCheckedPrunedAndMerged) {
+  ASSERT_EQ(run("tune good.csv --device host --plans p.jsonl").status, 0);
+  const std::string good = read(folder_ / "p.jsonl");
+  Result check = run("plans check p.jsonl");
+  EXPECT_EQ(check.status, 0) << check.out;
+  EXPECT_NE(check.out.find(" 3 usable"), std::string::npos) << check.out;
+
+  // A slower record of the first key, one of another device, one of a provider that has changed, a newer line, a damaged one.
+  nlohmann::json first = nlohmann::json::parse(good.substr(0, good.find('\n'))), slow = first, foreign = first, stale = first;
+  slow["us"] = first["us"].get<double>() * 2, slow["plan"] = "host:direct", slow["version"] = first["version"];
+  foreign["device"] = "another", stale["version"] = "old";
+  write(folder_ / "p.jsonl", good + foreign.dump() + "\n" + stale.dump() + "\n{\"v\":99}\nnot json\n");
+  check = run("plans check p.jsonl");
+  EXPECT_EQ(check.status, 1);
+  for (const char* line : {" 3 usable", " 1 of a provider", " 1 of other devices", " 1 of a newer version", " 1 damaged", "p.jsonl:7: "})
+    EXPECT_NE(check.out.find(line), std::string::npos) << line << "\n" << check.out;
+
+  const Result prune = run("plans prune p.jsonl");
+  EXPECT_EQ(prune.status, 0) << prune.err;
+  EXPECT_NE(prune.out.find("dropped 1 of a provider that has changed, 0 beaten"), std::string::npos) << prune.out;
+  EXPECT_NE(prune.out.find("1 damaged; 5 left"), std::string::npos) << prune.out;
+  EXPECT_EQ(run("plans check p.jsonl").status, 0);
+  EXPECT_EQ(count(read(folder_ / "p.jsonl"), "\"another\""), 1u) << "other devices' records stay";
+  EXPECT_EQ(count(read(folder_ / "p.jsonl"), "{\"v\":99}"), 1u) << "and lines of newer versions";
+
+  write(folder_ / "q.jsonl", good);
+  EXPECT_EQ(run("plans merge new.jsonl p.jsonl q.jsonl").status, 0);
+  EXPECT_EQ(read(folder_ / "new.jsonl"), read(folder_ / "p.jsonl"));
+  EXPECT_EQ(run("plans prune missing.jsonl").status, 2);
+}
+
+TEST_F(Program, RecordPassesTheStatusOnAndTuneReadsWhatItWrote) {
+  const Result seven = run("record --out r.txt -- sh -c 'exit 7'");
+  EXPECT_EQ(seven.status, 7);
+  EXPECT_NE(seven.err.find("nothing was recorded"), std::string::npos) << seven.err;
+  const Result none = run("record -- no_such_command_at_all");
+  EXPECT_EQ(none.status, 1);
+  EXPECT_NE(none.err.find("no_such_command_at_all"), std::string::npos) << none.err;
+
+  // The command finds the name of the file in its environment; here it writes what a context would.
+  const Result recorded =
+      run("record --out r.txt -- sh -c 'echo 12 gemm m=32 n=16 k=8 > \"$ATTUNE_RECORD\"; echo 3 gemm m=8 n=8 k=8 >> \"$ATTUNE_RECORD\"'");
+  EXPECT_EQ(recorded.status, 0) << recorded.err;
+  EXPECT_NE(recorded.out.find("12  gemm m=32 n=16 k=8"), std::string::npos) << recorded.out;
+  const auto rows = run("tune r.txt --json --device host").objects();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["name"], "gemm m=32 n=16 k=8");
+}
+
+TEST_F(Program, BenchWritesJson) {
+  write(folder_ / "b.csv", "gemm,sq,fp32,N,N,64,64,64,1\ngemm,bad,fp32\n");
+  const Result result = run("bench b.csv --json --device host");
+  EXPECT_EQ(result.status, 1);
+  const auto rows = result.objects();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_GT(rows[0]["winner_us"].get<double>(), 0);
+  EXPECT_NE(rows[0]["winner"], "");
+  EXPECT_EQ(rows[1]["name"], "bad");
+  EXPECT_NE(rows[1]["wrong"], "");
+  EXPECT_NE(result.err.find("Geometric means"), std::string::npos) << "the rest goes to stderr";
+}
+
+TEST_F(Program, AllDevicesMeansAllGpus) {
+  const Result none = run("tune good.csv --device all", "CUDA_VISIBLE_DEVICES=-1");
+  EXPECT_EQ(none.status, 1);
+  EXPECT_NE(none.err.find("--device all"), std::string::npos) << none.err;
+}
+
 TEST_F(Program, FilterTakesMatchingNames) {
   const auto rows = run("tune good.csv --json --device host --filter 'bat|3x3'").objects();
   ASSERT_EQ(rows.size(), 2u);

@@ -85,6 +85,9 @@ class ATTUNE_EXPORT Context {
   /// Reads the file now, if it exists, and adds each problem tuned from now on to it. Empty: no file. A file that cannot be read
   /// or written is one warning. ATTUNE_CACHE_FILE, or ATTUNE_CACHE_READ and ATTUNE_CACHE_WRITE for two different ones.
   void set_plan_file(const std::string& path);
+  /// From now on counts the calls of each problem, and adds the counts to the file when the context goes or the file changes:
+  /// a file of problems that `attune tune` reads. Empty: nothing is counted. A failure is one warning. ATTUNE_RECORD.
+  void set_record_file(const std::string& path);
   /// Workspace of the caller's in place of the pool: no plan uses more, and calls on different streams must not overlap.
   /// Null gives the pool back. Throws Error(invalid_argument) unless aligned to 256 bytes.
   void set_workspace(void* pointer, std::size_t bytes);

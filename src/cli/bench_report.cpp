@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 namespace attune::cli {
@@ -60,7 +61,7 @@ void BenchTable::row(const BenchResult& r) const {
               std::to_string(r.rejected), format_error(r.max_error), r.winner});
 }
 
-void print_summary(const std::vector<BenchResult>& results) {
+void print_summary(const std::vector<BenchResult>& results, std::FILE* to) {
   std::map<std::string, Group> classes;
   Group gemm, conv, others, all;
   GeometricMean over_gemm_ex, over_autotune;
@@ -83,9 +84,9 @@ void print_summary(const std::vector<BenchResult>& results) {
       slower.push_back(fmt::format("{} ({} us against {} us)", r.row->name, format_us(r.winner_us), format_us(r.default_us)));
   }
 
-  fmt::print("\nGeometric means (a ratio above 1 of default or vendor best to winner: the winner is faster)\n");
+  fmt::print(to, "\nGeometric means (a ratio above 1 of default or vendor best to winner: the winner is faster)\n");
   const Table table(
-      {{"class", 18, true}, {"rows", 4}, {"default/winner", 14}, {"vendor best/winner", 18}, {"winner/floor", 12}});
+      {{"class", 18, true}, {"rows", 4}, {"default/winner", 14}, {"vendor best/winner", 18}, {"winner/floor", 12}}, to);
   table.header();
   const auto line = [&](const std::string& name, const Group& g) {
     if (g.over_floor.count() == 0) return;
@@ -97,15 +98,31 @@ void print_summary(const std::vector<BenchResult>& results) {
   line("all other ops", others);
   line("all", all);
   if (over_gemm_ex.count() > 0)
-    fmt::print("cublasGemmEx/winner {}, with CUBLAS_GEMM_AUTOTUNE {} ({} rows)\n", mean(over_gemm_ex), mean(over_autotune),
+    fmt::print(to, "cublasGemmEx/winner {}, with CUBLAS_GEMM_AUTOTUNE {} ({} rows)\n", mean(over_gemm_ex), mean(over_autotune),
                over_gemm_ex.count());
-  fmt::print("{} rows timed, {} not; largest error {} of its bound; tuning took {:.1f} s in all\n", good,
+  fmt::print(to, "{} rows timed, {} not; largest error {} of its bound; tuning took {:.1f} s in all\n", good,
              results.size() - static_cast<std::size_t>(good), format_error(largest_error), seconds);
-  fmt::print("wrong plans dropped in the comparison: {}; vendor candidates not prepared for lack of time: {}\n", dropped,
+  fmt::print(to, "wrong plans dropped in the comparison: {}; vendor candidates not prepared for lack of time: {}\n", dropped,
              not_reached);
-  fmt::print("rows more than 2 percent and 0.1 us slower than the default in {0} of {0} repeats: {1}\n", slower_repeats,
+  fmt::print(to, "rows more than 2 percent and 0.1 us slower than the default in {0} of {0} repeats: {1}\n", slower_repeats,
              slower.size());
-  for (const std::string& name : slower) fmt::print("  {}\n", name);
+  for (const std::string& name : slower) fmt::print(to, "  {}\n", name);
+}
+
+void print_json(const BenchResult& r) {
+  nlohmann::ordered_json line;
+  const auto figure = [&](const char* name, double value) { line[name] = value > 0 ? nlohmann::ordered_json(value) : nullptr; };
+  line["kind"] = r.row->kind, line["name"] = r.row->name, line["class"] = r.row->class_name, line["dtype"] = r.row->dtype;
+  if (!r.wrong.empty()) {
+    line["wrong"] = r.wrong;
+  } else {
+    figure("floor_us", r.floor_us), figure("default_us", r.default_us), figure("vendor_best_us", r.vendor_best_us);
+    figure("winner_us", r.winner_us), line["winner"] = r.winner;
+    figure("own_best_us", r.own_best_us), line["own_best"] = r.own_best;
+    line["timed"] = r.timed, line["rejected"] = r.rejected, line["max_error"] = r.max_error;
+  }
+  fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  std::fflush(stdout);
 }
 
 BenchCsv::BenchCsv(const std::string& path, const std::vector<std::string>& head) : path_(path) {

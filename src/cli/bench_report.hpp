@@ -21,7 +21,10 @@ class BenchTable {
 };
 
 /// Geometric means by class and in all, rows slower than the default, tuning time.
-void print_summary(const std::vector<BenchResult>& results);
+void print_summary(const std::vector<BenchResult>& results, std::FILE* to);
+
+/// One row as a line of JSON on stdout, with the columns of the file; null for what was not measured, "wrong" for a bad row.
+void print_json(const BenchResult& result);
 
 /// Written as the rows come, so that an interrupted benchmark keeps what it has.
 class BenchCsv {

@@ -55,9 +55,9 @@ std::vector<std::string> in_order(std::vector<std::string> ids, const Known& kno
 
 class RowBench {
  public:
-  RowBench(Session& session, const Row& row)
-      : impl_(session.impl()),
-        device_(session.device()),
+  RowBench(DeviceContext& device_context, const Row& row)
+      : impl_(device_context.impl()),
+        device_(device_context.device()),
         asked_(*row.problem),
         problem_(resolve(asked_)),
         constraints_(impl_.constraints_for(asked_)),
@@ -158,10 +158,10 @@ void take_times(const RowBench& bench, const Contest& contest, BenchResult& resu
 
 bool slower(const BenchResult& r) { return r.default_us > 0 && r.winner_us > r.default_us * 1.02 + 0.1; }
 
-void compare(Session& session, const PlanInfo& info, const std::vector<CandidateResult>& report, BenchResult& result) {
+void compare(DeviceContext& device_context, const PlanInfo& info, const std::vector<CandidateResult>& report, BenchResult& result) {
   Known known;
   for (const CandidateResult& candidate : report) known.emplace(candidate.plan, &candidate);
-  RowBench bench(session, *result.row);
+  RowBench bench(device_context, *result.row);
   bench.add_named(info);
   bench.add_cublas_calls();
   result.not_reached = bench.add_candidates(known);
@@ -185,7 +185,7 @@ void compare(Session& session, const PlanInfo& info, const std::vector<Candidate
 
 }  // namespace
 
-BenchResult bench_row(Session& session, const Ceilings& ceilings, const Row& row) {
+BenchResult bench_row(DeviceContext& device_context, const Ceilings& ceilings, const Row& row) {
   BenchResult result;
   result.row = &row;
   result.wrong = row.wrong;
@@ -196,11 +196,11 @@ BenchResult bench_row(Session& session, const Ceilings& ceilings, const Row& row
   try {
     std::vector<CandidateResult> report;
     const auto begin = std::chrono::steady_clock::now();
-    const PlanInfo info = session.impl().tune(*row.problem, &report);
+    const PlanInfo info = device_context.impl().tune(*row.problem, &report);
     result.tune_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     result.timed = info.timed;
     result.rejected = info.rejected;
-    compare(session, info, report, result);
+    compare(device_context, info, report, result);
   } catch (const Error& e) {
     result.wrong = e.what();
   }

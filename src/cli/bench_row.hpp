@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cli/ceilings.hpp"
-#include "cli/session.hpp"
+#include "cli/device_context.hpp"
 #include "cli/workload.hpp"
 
 namespace attune::cli {
@@ -27,6 +27,6 @@ struct BenchResult {
 inline constexpr int slower_repeats = 3;
 
 /// Never throws but bad_alloc: what goes wrong stands in the result.
-BenchResult bench_row(Session& session, const Ceilings& ceilings, const Row& row);
+BenchResult bench_row(DeviceContext& device_context, const Ceilings& ceilings, const Row& row);
 
 }  // namespace attune::cli

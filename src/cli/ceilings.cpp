@@ -65,17 +65,17 @@ constexpr PeakSize peak_sizes[] = {
     {"fp64", DType::f64, Compute::f64, 4096, 1024},
 };
 
-double peak_flops_per_us(Session& session, const PeakSize& size) {
-  const std::int64_t n = session.on_host() ? size.host : size.device;
+double peak_flops_per_us(DeviceContext& device_context, const PeakSize& size) {
+  const std::int64_t n = device_context.on_host() ? size.host : size.device;
   GemmProblem square(Op::T, Op::N, n, n, n, size.type);
   square.compute = size.compute;
   const Problem problem = resolve(square);
-  const Constraints constraints = session.impl().constraints_for(square);
-  Runtime& runtime = session.impl().runtime();
+  const Constraints constraints = device_context.impl().constraints_for(square);
+  Runtime& runtime = device_context.impl().runtime();
   const auto guard = runtime.guard();
   Contest contest(runtime, problem, constraints);
-  contest.add(prepare_default(session.impl().providers(), problem, constraints).plan, role_default | role_vendor);
-  for (const auto& provider : session.impl().providers()) {
+  contest.add(prepare_default(device_context.impl().providers(), problem, constraints).plan, role_default | role_vendor);
+  for (const auto& provider : device_context.impl().providers()) {
     std::vector<std::string> variants = provider->variants(problem, constraints, Effort::quick);
     if (variants.size() > 8) variants.resize(8);
     for (const std::string& variant : variants) contest.add(provider->prepare(variant, problem, constraints).plan, role_vendor);
@@ -87,15 +87,15 @@ double peak_flops_per_us(Session& session, const PeakSize& size) {
 
 }  // namespace
 
-Ceilings measure_ceilings(Session& session, const Workload& workload) {
+Ceilings measure_ceilings(DeviceContext& device_context, const Workload& workload) {
   Ceilings ceilings;
 #if defined(ATTUNE_HAS_CUDA)
-  if (!session.on_host()) {
-    ceilings.copy_bytes_per_us = cuda_copy_bytes_per_us(session.device().ordinal);
-    ceilings.launch_us = cuda_launch_us(session.device().ordinal);
+  if (!device_context.on_host()) {
+    ceilings.copy_bytes_per_us = cuda_copy_bytes_per_us(device_context.device().ordinal);
+    ceilings.launch_us = cuda_launch_us(device_context.device().ordinal);
   }
 #endif
-  if (session.on_host()) {
+  if (device_context.on_host()) {
     ceilings.copy_bytes_per_us = host_copy_bytes_per_us();
     ceilings.launch_us = host_launch_us();
   }
@@ -103,7 +103,7 @@ Ceilings measure_ceilings(Session& session, const Workload& workload) {
     const bool used = std::any_of(workload.rows.begin(), workload.rows.end(),
                                   [&](const Row& row) { return row.wrong.empty() && row.dtype == size.dtype; });
     if (!used) continue;
-    if (const double peak = peak_flops_per_us(session, size); peak > 0) ceilings.flops_per_us[size.dtype] = peak;
+    if (const double peak = peak_flops_per_us(device_context, size); peak > 0) ceilings.flops_per_us[size.dtype] = peak;
   }
   return ceilings;
 }

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "cli/session.hpp"
+#include "cli/device_context.hpp"
 #include "cli/workload.hpp"
 
 namespace attune::cli {
@@ -15,7 +15,7 @@ struct Ceilings {
   std::map<std::string, double> flops_per_us;  ///< of each dtype of the workload: the best plan of a large square GEMM
 };
 
-Ceilings measure_ceilings(Session& session, const Workload& workload);
+Ceilings measure_ceilings(DeviceContext& device_context, const Workload& workload);
 
 /// No plan can be faster, to measuring accuracy: max(flops / peak, bytes / copy bandwidth, one launch).
 double floor_us(const Ceilings& ceilings, const Row& row);

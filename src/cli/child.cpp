@@ -26,14 +26,26 @@ std::string read_all(int fd) {
   }
 }
 
+std::vector<char*> arguments_of(std::vector<std::string>& words) {
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  return argv;
+}
+
+int wait_for(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 }  // namespace
 
 ChildOutput run_self(const std::vector<std::string>& arguments) {
   std::vector<std::string> words{"attune"};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
+  const std::vector<char*> argv = arguments_of(words);
 
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) fail(errno);
@@ -49,16 +61,22 @@ ChildOutput run_self(const std::vector<std::string>& arguments) {
   if (error != 0) fail(error);
 
   ChildOutput output;
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  output.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  output.status = wait_for(child);
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     if (end > at) output.lines.push_back(text.substr(at, end - at));
     at = end + 1;
   }
   return output;
+}
+
+int run_command(const std::vector<std::string>& words) {
+  std::vector<std::string> copies = words;
+  const std::vector<char*> argv = arguments_of(copies);
+  pid_t child = 0;
+  if (const int error = posix_spawnp(&child, argv[0], nullptr, nullptr, argv.data(), environ); error != 0)
+    throw Error(Status::invalid_argument, "COMMAND = '" + words[0] + "': " + std::generic_category().message(error));
+  return wait_for(child);
 }
 
 }  // namespace attune::cli

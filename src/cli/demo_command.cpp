@@ -11,7 +11,7 @@
 #include "cli/child.hpp"
 #include "cli/options.hpp"
 #include "cli/progress.hpp"
-#include "cli/session.hpp"
+#include "cli/device_context.hpp"
 #include "cli/table.hpp"
 #include "cli/workload.hpp"
 
@@ -76,7 +76,7 @@ void expect(bool holds, const std::string& what, int& failures) {
 
 bool right(double error) { return std::isfinite(error) && error >= 0 && error <= 1; }
 
-std::vector<PlanInfo> tune_all(Session& session, const Workload& workload, int& failures) {
+std::vector<PlanInfo> tune_all(DeviceContext& device_context, const Workload& workload, int& failures) {
   fmt::print("\nFirst pass: every candidate is checked against a double-precision reference, then timed in turn.\n");
   const Table table({{"problem", 28, true},
                      {"tried", 5},
@@ -91,7 +91,7 @@ std::vector<PlanInfo> tune_all(Session& session, const Workload& workload, int& 
   std::vector<PlanInfo> plans;
   for (const Row& row : workload.rows) {
     progress.next(row.name);
-    const PlanInfo info = session.context().tune(*row.problem);
+    const PlanInfo info = device_context.context().tune(*row.problem);
     progress.clear();
     table.row({row.name, std::to_string(info.timed + info.rejected), std::to_string(info.rejected), format_us(info.time_us),
                format_us(info.default_us), format_ratio(info.default_us, info.time_us), format_error(info.max_error),
@@ -103,12 +103,12 @@ std::vector<PlanInfo> tune_all(Session& session, const Workload& workload, int& 
 }
 
 /// One run of the remembered plan on fresh operands: the error of its answer over what is allowed.
-double run_once(Session& session, const Problem& asked, const std::string& plan_id) {
+double run_once(DeviceContext& device_context, const Problem& asked, const std::string& plan_id) {
   const Problem problem = resolve(asked);
-  const Constraints constraints = session.impl().constraints_for(asked);
-  Runtime& runtime = session.impl().runtime();
+  const Constraints constraints = device_context.impl().constraints_for(asked);
+  Runtime& runtime = device_context.impl().runtime();
   const auto guard = runtime.guard();
-  const Prepared prepared = prepare_plan(session.impl().providers(), plan_id, problem, constraints);
+  const Prepared prepared = prepare_plan(device_context.impl().providers(), plan_id, problem, constraints);
   if (!prepared.plan) throw Error(Status::internal, fmt::format("{}: {}", plan_id, prepared.why));
   const auto trial = runtime.trial(problem, constraints, prepared.plan->traits().workspace, 2);
   if (!trial) throw Error(Status::no_memory, "operands do not fit in memory");
@@ -121,14 +121,14 @@ Table again_table() {
   return Table({{"problem", 28, true}, {"timed", 5}, {"source", 8, true}, {"error", 6}, {"plan", 0, true}});
 }
 
-void run_again(Session& session, const Workload& workload, const std::vector<PlanInfo>& first, int& failures) {
+void run_again(DeviceContext& device_context, const Workload& workload, const std::vector<PlanInfo>& first, int& failures) {
   fmt::print("\nSecond pass: the same calls again, on other data. Nothing is timed.\n");
   const Table table = again_table();
   table.header();
   for (std::size_t i = 0; i < workload.rows.size(); ++i) {
     const Row& row = workload.rows[i];
-    const PlanInfo info = session.context().tune(*row.problem);
-    const double error = run_once(session, *row.problem, info.plan);
+    const PlanInfo info = device_context.context().tune(*row.problem);
+    const double error = run_once(device_context, *row.problem, info.plan);
     table.row({row.name, std::to_string(info.timed), to_string(info.source), format_error(error), info.plan});
     expect(info.timed == 0, row.name + ": the second pass timed something", failures);
     expect(info.plan == first[i].plan, row.name + ": the plan has changed", failures);
@@ -136,9 +136,9 @@ void run_again(Session& session, const Workload& workload, const std::vector<Pla
   }
 }
 
-void run_in_new_process(const Options& options, Session& session, const Workload& workload, const Files& files,
+void run_in_new_process(const Options& options, DeviceContext& device_context, const Workload& workload, const Files& files,
                         const std::vector<PlanInfo>& first, int& failures) {
-  std::vector<std::string> arguments{"tune", "--json", "--device", to_text(session.device()), "--plans", files.plans};
+  std::vector<std::string> arguments{"tune", "--json", "--device", to_text(device_context.device()), "--plans", files.plans};
   if (options.effort) arguments.insert(arguments.end(), {"--effort", to_string(*options.effort)});
   arguments.push_back(files.problems);
   fmt::print("\nA new process reads the plan file. Nothing is timed.\n$ attune {}\n", fmt::join(arguments, " "));
@@ -178,16 +178,16 @@ int run_demo(const Options& asked) {
   const Files files = make_files(options, kept_lines(text, workload));
   options.plans = files.plans;
 
-  Session session(options);
-  session.impl().change([](Settings& settings) { settings.benchmark.set(true, Origin::flag, "demo"); });
-  const DeviceInfo& device = session.impl().runtime().info();
+  DeviceContext device_context(options);
+  device_context.impl().change([](Settings& settings) { settings.benchmark.set(true, Origin::flag, "demo"); });
+  const DeviceInfo& device = device_context.impl().runtime().info();
   if (!asked.device && host) fmt::print("{}: the demo runs on the host engine.\n", why.empty() ? "no GPU is visible" : why);
   fmt::print("Attune on {}: {} problems\n", device.name, workload.rows.size());
 
   int failures = 0;
-  const std::vector<PlanInfo> first = tune_all(session, workload, failures);
-  run_again(session, workload, first, failures);
-  run_in_new_process(options, session, workload, files, first, failures);
+  const std::vector<PlanInfo> first = tune_all(device_context, workload, failures);
+  run_again(device_context, workload, first, failures);
+  run_in_new_process(options, device_context, workload, files, first, failures);
 
   fmt::print("\nPlan file: {}\nProblems:  {}\n", files.plans, files.problems);
   fmt::print(

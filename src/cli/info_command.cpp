@@ -4,7 +4,7 @@
 #include <attune/version.hpp>
 
 #include "cli/options.hpp"
-#include "cli/session.hpp"
+#include "cli/device_context.hpp"
 #include "cli/table.hpp"
 
 namespace attune::cli {
@@ -40,9 +40,9 @@ int run_info(const Options& options) {
   fmt::print("\nlibraries\n");
   for (const auto& [name, version] : library_versions()) fmt::print("  {:<12} {}\n", name, version);
 
-  Session session(options);
-  fmt::print("\nsettings of {}\n", to_text(session.device()));
-  for (const auto& [name, value] : describe(session.impl().settings())) fmt::print("  {:<18} {}\n", name, value);
+  DeviceContext device_context(options);
+  fmt::print("\nsettings of {}\n", to_text(device_context.device()));
+  for (const auto& [name, value] : describe(device_context.impl().settings())) fmt::print("  {:<18} {}\n", name, value);
   return exit_ok;
 }
 

@@ -4,6 +4,7 @@
 #include <attune/types.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace attune::cli {
 
@@ -15,6 +16,10 @@ struct Options {
   std::string filter;  ///< regular expression on names; empty: everything
   std::string file;
   std::string csv;
+  std::string out = "problems.txt";   ///< where `record` writes
+  std::vector<std::string> command;   ///< that `record` runs
+  std::vector<std::string> more_files;  ///< that `plans merge` reads
+  bool all_devices = false;           ///< every GPU that is visible
   bool json = false;
   std::string command_line;  ///< as it was typed, for the head of results
 };
@@ -27,6 +32,10 @@ int run_tune(const Options& options);
 int run_bench(const Options& options);
 int run_plans_list(const Options& options);
 int run_plans_show(const Options& options);
+int run_plans_merge(const Options& options);
+int run_plans_check(const Options& options);
+int run_plans_prune(const Options& options);
+int run_record(const Options& options);
 int run_info(const Options& options);
 
 /// "host", "cuda" or "cuda:N".

@@ -21,8 +21,8 @@ void Table::row(const std::vector<std::string>& cells) const {
     line += columns_[i].left ? fmt::format("{:<{}}", cell, columns_[i].width) : fmt::format("{:>{}}", cell, columns_[i].width);
   }
   line.erase(line.find_last_not_of(' ') + 1);
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
+  fmt::print(to_, "{}\n", line);
+  std::fflush(to_);
 }
 
 std::string format_us(double us) {

@@ -1,6 +1,7 @@
-// Tables on stdout, printed row by row as results come in.
+// Tables, printed row by row as results come in.
 #pragma once
 
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -14,12 +15,13 @@ struct Column {
 
 class Table {
  public:
-  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  explicit Table(std::vector<Column> columns, std::FILE* to = stdout) : columns_(std::move(columns)), to_(to) {}
   void header() const;
   void row(const std::vector<std::string>& cells) const;
 
  private:
   std::vector<Column> columns_;
+  std::FILE* to_;
 };
 
 /// Four figures or so; "-" for what was never measured.

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "core/names.hpp"
+#include "tune/problem_counts.hpp"
 
 namespace attune::cli {
 namespace {
@@ -180,8 +181,11 @@ std::string type_name(const Problem& problem) {
 
 void parse_into(Row& row, std::string_view text) {
   if (text.size() > max_row_bytes) refuse(fmt::format("longer than {} characters", max_row_bytes));
+  ProblemCount count;
+  if (parse_count(text, count)) row.calls = count.calls, text = count.problem;
   const std::string_view word = text.substr(0, text.find_first_of(", \t"));
   const bool own_text = word.size() == text.size() || text[word.size()] != ',';
+  if (row.calls > 0 && !own_text) refuse("a count stands only before a problem in Attune's own text form");
   if (own_text && (word == "gemm" || word == "conv" || word == "pool")) {
     row.name = text;
     row.problem = parse_problem(text);

@@ -17,6 +17,7 @@ struct Row {
   std::string dtype;       ///< bf16, fp16, fp8, tf32, fp32 or fp64
   std::optional<Problem> problem;  ///< none where the line cannot be read
   std::string wrong;               ///< why the row cannot be run; empty for a good row
+  std::uint64_t calls = 0;         ///< how often the problem was recorded; 0 where the line does not say
 };
 
 struct Workload {

@@ -31,6 +31,10 @@ struct CacheEntry {
   bool deferred = false;
   /// The default plan is there for want of a better one: what the context may do or knows can change that.
   bool untuned = false;
+  /// Counts the calls, where the context records them.
+  std::atomic<std::uint64_t>* calls = nullptr;
+  /// A hit has more to do than to run the plan: it is untuned, or its calls are counted.
+  bool attended = false;
   PlanInfo info;
   /// Bytes that the operands span: an output must not overlap an input.
   std::size_t a_bytes = 0, b_bytes = 0, c_bytes = 0, d_bytes = 0, bias_bytes = 0;

@@ -2,15 +2,16 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "tune/file_ops.hpp"
+#include "tune/file_text.hpp"
 #include "tune/record.hpp"
 
 namespace attune {
 
-inline constexpr std::size_t max_file_bytes = std::size_t{1} << 30;
 inline constexpr std::size_t max_records = 1'000'000;
 
 struct PlanFile {
@@ -32,6 +33,10 @@ std::string append_record(const std::string& path, const Record& record, const F
 /// new file and renames it over `path`, under the same lock; the file's permissions stay. Empty on success.
 std::string write_plan_file(const std::string& path, const std::vector<Record>& records, const std::vector<std::string>& kept,
                             const FileOps& ops = system_file_ops);
+
+/// Changes the file in one step under its lock. Empty on success, or what `edit` returns when it is not empty: then the file stays.
+std::string edit_plan_file(const std::string& path, const std::function<std::string(PlanFile&)>& edit,
+                           const FileOps& ops = system_file_ops);
 
 /// Merges `from`, which must exist, into `into`, reading and writing `into` under its lock. Empty on success. The text that
 /// results does not depend on which of the two is which.

@@ -138,6 +138,7 @@ void apply_environment(Settings& s, const GetEnv& get_env, std::vector<std::stri
   env.read_file("ATTUNE_CACHE_FILE", s.cache_read, s.cache_write);
   env.read_file("ATTUNE_CACHE_READ", s.cache_read);
   env.read_file("ATTUNE_CACHE_WRITE", s.cache_write);
+  env.read_file("ATTUNE_RECORD", s.record);
   env.read("ATTUNE_LOG", accepted<LogLevel>(), LogLevel::off, parse_log_level, s.log);
 }
 
@@ -170,6 +171,7 @@ std::vector<std::pair<std::string, std::string>> describe(const Settings& s) {
   add("math", to_text(s.math.get()), s.math.source());
   add("plan file read", path_text(s.cache_read.get()), s.cache_read.source());
   add("plan file written", path_text(s.cache_write.get()), s.cache_write.source());
+  add("record file", path_text(s.record.get()), s.record.source());
   add("log", name_of(s.log.get()), s.log.source());
   return lines;
 }

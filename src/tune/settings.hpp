@@ -48,6 +48,7 @@ struct Settings {
   Setting<MathMode> math{MathMode::transforms};
   Setting<std::string> cache_read{std::string()};
   Setting<std::string> cache_write{std::string()};
+  Setting<std::string> record{std::string()};
   Setting<LogLevel> log{LogLevel::off};
 };
 

@@ -1,4 +1,4 @@
-#include "cli/session.hpp"
+#include "cli/device_context.hpp"
 
 #include <attune/error.hpp>
 
@@ -41,7 +41,7 @@ std::string to_text(Device device) {
   return device.kind == Device::Kind::host ? std::string("host") : "cuda:" + std::to_string(device.ordinal);
 }
 
-Session::Session(const Options& options, bool own_plans_only)
+DeviceContext::DeviceContext(const Options& options, bool own_plans_only)
     : device_(choose_device(options, fallback_)), context_(make_context(device_, options, own_plans_only)) {
   impl().change([&](Settings& settings) {
     if (options.effort) settings.effort.set(*options.effort, Origin::flag, "--effort");

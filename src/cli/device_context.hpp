@@ -9,11 +9,11 @@
 
 namespace attune::cli {
 
-class Session {
+class DeviceContext {
  public:
   /// Takes plan files named by the environment out of it where --plans is given or `own_plans_only`: a flag beats the
   /// environment, and a context reads the files of its environment at once. Throws Error.
-  explicit Session(const Options& options, bool own_plans_only = false);
+  explicit DeviceContext(const Options& options, bool own_plans_only = false);
 
   Context& context() noexcept { return context_; }
   Context::Impl& impl() noexcept { return context_.impl(); }
