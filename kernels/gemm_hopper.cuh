@@ -208,6 +208,18 @@ __device__ void store_staged(std::uint32_t staging, bool swapped, std::uint16_t*
   }
 }
 
+/// One tile that lies staged, by `warps` warps.
+template <typename Gemm>
+__device__ void store_tile(const HopperGemmShape& s, void* d, std::uint32_t staging, const HopperWork& w, int warp, int warps, int lane) {
+  const int line = s.swapped ? w.row : w.column, place = s.swapped ? w.column : w.row;
+  const std::int64_t lines = (s.swapped ? s.rows : s.columns) - line, places = (s.swapped ? s.columns : s.rows) - place;
+  const int most_lines = s.swapped ? Gemm::bm : Gemm::bn, most_places = s.swapped ? Gemm::bn : Gemm::bm;
+  if (lines > 0 && places > 0)
+    store_staged<Gemm>(staging, s.swapped, static_cast<std::uint16_t*>(d) + w.z * s.d_batch + line * s.d_line + place, s.d_line,
+                       static_cast<int>(lines < most_lines ? lines : most_lines),
+                       static_cast<int>(places < most_places ? places : most_places), warp, warps, lane);
+}
+
 /// Warps beside the one that feeds the ring: they store what the others staged and no tensor copy could.
 template <typename Gemm>
 __device__ void hopper_store(const HopperGemmShape& s, void* d, std::uint32_t staging, std::uint32_t staged, std::uint32_t drained,
@@ -217,14 +229,8 @@ __device__ void hopper_store(const HopperGemmShape& s, void* d, std::uint32_t st
   int phase = 0;
   for (int index = first; index < total; index += stride, phase ^= 1) {
     const HopperWork w = HopperWork::at<Gemm>(s, index, rank);
-    const int line = s.swapped ? w.row : w.column, place = s.swapped ? w.column : w.row;
-    const std::int64_t lines = (s.swapped ? s.rows : s.columns) - line, places = (s.swapped ? s.columns : s.rows) - place;
-    const int most_lines = s.swapped ? Gemm::bm : Gemm::bn, most_places = s.swapped ? Gemm::bn : Gemm::bm;
     hopper::wait_barrier(staged, phase);
-    if (lines > 0 && places > 0)
-      store_staged<Gemm>(staging, s.swapped, static_cast<std::uint16_t*>(d) + w.z * s.d_batch + line * s.d_line + place, s.d_line,
-                         static_cast<int>(lines < most_lines ? lines : most_lines),
-                         static_cast<int>(places < most_places ? places : most_places), warp, 3, lane);
+    store_tile<Gemm>(s, d, staging, w, warp, 3, lane);
     __syncwarp();
     if (lane == 0) hopper::arrive(drained);
   }
@@ -316,6 +322,7 @@ __device__ void hopper_consume(const HopperGemmMaps& maps, const HopperGemmShape
   constexpr HopperGemmRow row = Gemm::row;
   const int group = static_cast<int>(threadIdx.x) / 128 - 1, thread = static_cast<int>(threadIdx.x) % 128;
   const int barrier = 1 + group;
+  constexpr int all_barrier = 3;  // of all who multiply
   char* const own_staging = staging + group * Gemm::staging;
   int stage = 0, phase = 0, tile_phase = 0;
   const int total = HopperWork::count<Gemm>(s);
@@ -364,16 +371,24 @@ __device__ void hopper_consume(const HopperGemmMaps& maps, const HopperGemmShape
 if constexpr (Gemm::has_boxes) {
         if (s.plain) {
           // What was staged before must have been read: by the copies that this thread began, or by the warps that store.
-          if (!s.boxes)
+          if (s.boxes) {
+            if (thread == 0) hopper::wait_stores_read<0>();
+            hopper::sync_threads(barrier, 128);
+          } else if (s.direct) {
+            hopper::sync_threads(all_barrier, Gemm::consumers);
+          } else {
             hopper::wait_barrier(drained, tile_phase ^ 1);
-          else if (thread == 0)
-            hopper::wait_stores_read<0>();
-          tile_phase ^= 1;
-          hopper::sync_threads(barrier, 128);
+            tile_phase ^= 1;
+          }
           const std::uint32_t to = shared_address(own_staging);
 #pragma unroll
           for (int b = 0; b < Gemm::blocks; ++b) stage_boxes<Gemm, T>(sum[b], to + b * Gemm::bn * 128, call.alpha, s.swapped, thread);
           if (s.boxes) hopper::fence_for_copies();
+          if (!s.boxes && s.direct) {
+            hopper::sync_threads(all_barrier, Gemm::consumers);
+            store_tile<Gemm>(s, call.d, shared_address(staging), w, static_cast<int>(threadIdx.x) / 32 - 4, Gemm::consumers / 32, thread % 32);
+            continue;
+          }
           hopper::sync_threads(barrier, 128);
           if (thread == 0 && !s.boxes) hopper::arrive(staged);
           if (thread == 0 && s.boxes) {
@@ -437,7 +452,7 @@ __global__ void __launch_bounds__(HopperGemm<T, Index>::threads, HopperGemm<T, I
     } else {
       if (threadIdx.x == 0) hopper_produce<Gemm>(maps, shape, ring, full, empty, rank, first, stride, true);
       if constexpr (Gemm::has_boxes) {
-        if (threadIdx.x >= 32 && shape.plain && !shape.boxes)
+        if (threadIdx.x >= 32 && shape.plain && !shape.boxes && !shape.direct)
           hopper_store<Gemm>(shape, call.d, shared_address(staging), staged, drained, rank, first, stride);
       }
     }

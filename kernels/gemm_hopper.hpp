@@ -20,6 +20,7 @@ struct HopperGemmShape {
   bool vectors = false;  ///< D and C may be accessed 16 bytes at a time
   bool plain = false;    ///< D has 16-bit elements and nothing but alpha to apply
   bool boxes = false;    ///< such a D is stored by tensor copies: its lines are aligned and whole vectors long
+  bool direct = false;   ///< such a D without boxes is stored by those who multiplied; else by others, under the next tile
   int splits = 1;        ///< of k; more than one: sums go to `partial`, [split][batch][line][place] in fp32
   int group = 8;         ///< tiles (of clusters) of rows that share a column of tiles in the L2
 };

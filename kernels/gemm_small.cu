@@ -1,5 +1,6 @@
 #include "kernels/gemm_small.hpp"
 
+#include "kernels/common/mma.cuh"
 #include "kernels/common/overlap.cuh"
 #include "kernels/gemm_simt.cuh"
 
@@ -9,13 +10,12 @@ namespace {
 template <int Index>
 struct SmallGemm {
   static constexpr SimtGemmRow row = simt_gemm_rows[Index];
-  using T = std::conditional_t<row.type == DType::f64, double,
-                               std::conditional_t<row.type == DType::f32, float,
-                                                  std::conditional_t<row.type == DType::f16, __half, __nv_bfloat16>>>;
+  using T = std::conditional_t<row.type == DType::f64, double, float>;
   using Sum = std::conditional_t<row.type == DType::f64, double, float>;
   static constexpr int edge = row.bm, problems = row.problems, width = Packet<T>::count;
   static constexpr int across = edge / row.tm, threads_each = across * (edge / row.tn), threads = threads_each * problems;
   static constexpr int pitch = edge + width, operand = edge * pitch;  ///< of a matrix in shared memory, [k][row or column]
+  static constexpr int apart = operand;                               ///< from problem to problem there
   static constexpr int packets = edge * edge / width, each = packets * problems / threads;
   static constexpr int out_pitch = edge + 16 / static_cast<int>(sizeof(Sum));
   static constexpr int operand_bytes = 2 * problems * operand * static_cast<int>(sizeof(T));
@@ -23,6 +23,20 @@ struct SmallGemm {
   static constexpr int bytes = operand_bytes > out_bytes ? operand_bytes : out_bytes;
   static_assert(row.bn == edge && row.bk == edge && row.tm == width && edge % row.tn == 0);
   static_assert(packets * problems % threads == 0 && bytes <= 48 * 1024 && threads_each <= 256);
+};
+
+/// The same on tensor cores: a warp takes a problem, whose operands lie in shared memory as they do outside.
+template <int Index>
+struct SmallMma {
+  static constexpr SimtGemmRow row = simt_gemm_rows[Index];
+  using T = std::conditional_t<row.type == DType::f16, __half, __nv_bfloat16>;
+  static constexpr int edge = row.bm, problems = row.problems, width = 8, threads = 32 * problems;
+  static constexpr int pitch = edge + width, operand = edge * pitch, apart = 2 * operand;
+  static constexpr int packets = edge * edge / width, each = packets * problems / threads;
+  static constexpr int out_pitch = edge + 4;
+  static constexpr int bytes = problems * apart * static_cast<int>(sizeof(T));
+  static_assert(row.bn == edge && row.bk == edge && edge % 16 == 0 && bytes <= 48 * 1024);
+  static_assert(edge * out_pitch * 4 <= apart * static_cast<int>(sizeof(T)) && apart * static_cast<int>(sizeof(T)) % 16 == 0);
 };
 
 /// A thread's share of one operand of the block's problems, all of it on its way at once.
@@ -55,7 +69,7 @@ struct SmallFeed {
     for (int e = 0; e < Small::each; ++e) {
       const int id = static_cast<int>(threadIdx.x) + e * Small::threads;
       const int problem = id / Small::packets, place = id % (Small::edge / width) * width, line = id % Small::packets / (Small::edge / width);
-      T* const matrix = to + problem * Small::operand;
+      T* const matrix = to + problem * Small::apart;
       if (along_k) {
 #pragma unroll
         for (int x = 0; x < width; ++x) matrix[(place + x) * Small::pitch + line] = held[e].value[x];
@@ -141,6 +155,97 @@ __global__ void __launch_bounds__(SmallGemm<Index>::threads) small_gemm(SimtGemm
     finish_tile<Sum>(output_of<Sum>(shape, call, 0, z), staged, S::out_pitch, S::edge, n, m, thread, S::threads_each);
 }
 
+/// Fragments of X = op(B)^T are 16 rows by 16 k, of Y = op(A)^T 16 k by 16 columns: so the results lie along D's columns.
+template <int Index>
+__global__ void __launch_bounds__(SmallMma<Index>::threads) small_mma(SimtGemmShape shape, SimtGemmCall call) {
+  using S = SmallMma<Index>;
+  using T = typename S::T;
+  constexpr int blocks = S::edge / 16, line_bytes = S::pitch * 2;
+  extern __shared__ __align__(16) char memory[];
+  T* const shared = reinterpret_cast<T*>(memory);
+  const std::int64_t z0 = std::int64_t{blockIdx.x} * S::problems, problems = shape.batch - z0;
+  const int m = static_cast<int>(shape.m), n = static_cast<int>(shape.n), k = static_cast<int>(shape.k);
+  const bool a_along_k = shape.a_l == 1, b_along_k = shape.b_l == 1;
+  wait_for_previous();
+  let_next_begin();
+  {
+    SmallFeed<S> a, b;
+    a.load(static_cast<const T*>(call.a) + z0 * shape.a_batch, a_along_k ? shape.a_i : shape.a_l, shape.a_batch, problems,
+           a_along_k ? k : m, a_along_k ? m : k, shape.a_vectors);
+    b.load(static_cast<const T*>(call.b) + z0 * shape.b_batch, b_along_k ? shape.b_j : shape.b_l, shape.b_batch, problems,
+           b_along_k ? k : n, b_along_k ? n : k, shape.b_vectors);
+    a.store(shared, false), b.store(shared + S::operand, false);
+  }
+  __syncthreads();
+  const int problem = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  if (problem >= problems) return;
+  T* const own = shared + problem * S::apart;
+  const std::uint32_t y = shared_address(own), x = y + S::operand * 2;
+  // Where this lane's row of eight elements begins, for lines along k and across it.
+  const int low = lane % 8 + lane / 16 * 8, middle = lane / 8 % 2 * 8;
+  const std::uint32_t x_at = x + (b_along_k ? lane % 16 * line_bytes + lane / 16 * 16 : low * line_bytes + middle * 2);
+  const std::uint32_t y_at = y + (a_along_k ? low * line_bytes + middle * 2 : (lane % 8 + middle) * line_bytes + lane / 16 * 16);
+  const int x_block = b_along_k ? 16 * line_bytes : 32, x_step = b_along_k ? 32 : 16 * line_bytes;
+  const int y_block = a_along_k ? 16 * line_bytes : 32, y_step = a_along_k ? 32 : 16 * line_bytes;
+  float sum[blocks][2 * blocks][4] = {};
+#pragma unroll
+  for (int step = 0; step < blocks; ++step) {
+    if (step * 16 >= k) break;
+    std::uint32_t fx[blocks][4], fy[blocks][4];
+#pragma unroll
+    for (int b = 0; b < blocks; ++b) {
+      b_along_k ? load_matrices(fx[b], x_at + b * x_block + step * x_step) : load_matrices_transposed(fx[b], x_at + b * x_block + step * x_step);
+      a_along_k ? load_matrices(fy[b], y_at + b * y_block + step * y_step) : load_matrices_transposed(fy[b], y_at + b * y_block + step * y_step);
+    }
+#pragma unroll
+    for (int i = 0; i < blocks; ++i)
+#pragma unroll
+      for (int j = 0; j < 2 * blocks; ++j) multiply<T>(sum[i][j], fx[i], fy[j / 2][j % 2 * 2], fy[j / 2][j % 2 * 2 + 1]);
+  }
+  __syncwarp();
+  const std::int64_t z = z0 + problem;
+  const bool plain = shape.vectors && shape.out_type == S::row.type && call.c == nullptr && call.bias == nullptr &&
+                     call.activation == Activation::none;
+  const auto stage = [&](auto* to, int pitch, float alpha) {
+    using Staged = std::remove_pointer_t<decltype(to)>;
+#pragma unroll
+    for (int i = 0; i < blocks; ++i)
+#pragma unroll
+      for (int j = 0; j < 2 * blocks; ++j)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          finishing::Pack<Staged, 2> pair;
+#pragma unroll
+          for (int e = 0; e < 2; ++e) pair.value[e] = finishing::rounded<Staged>(alpha * sum[i][j][half * 2 + e]);
+          *reinterpret_cast<finishing::Pack<Staged, 2>*>(to + (i * 16 + half * 8 + lane / 4) * pitch + j * 8 + lane % 4 * 2) = pair;
+        }
+    __syncwarp();
+  };
+  if (!plain) {
+    float* const staged = reinterpret_cast<float*>(own);
+    stage(staged, S::out_pitch, 1);
+    finish_tile<float>(output_of<float>(shape, call, 0, z), staged, S::out_pitch, S::edge, n, m, lane, 32);
+    return;
+  }
+  stage(own, S::pitch, static_cast<float>(call.alpha));
+  T* const d = static_cast<T*>(call.d) + z * shape.d_batch;
+#pragma unroll
+  for (int e = 0; e < S::packets / 32; ++e) {
+    const int id = lane + e * 32, line = id / (S::edge / 8), place = id % (S::edge / 8) * 8;
+    if (line >= n || place >= m) continue;
+    const T* const from = own + line * S::pitch + place;
+    T* const to = d + line * shape.d_j + place;
+    if (place + 8 <= m) {
+      *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+    } else {
+      for (int i = 0; place + i < m; ++i) to[i] = from[i];
+    }
+  }
+}
+
+template <int Index>
+using SmallOf = std::conditional_t<simt_gemm_rows[Index].tensor_cores, SmallMma<Index>, SmallGemm<Index>>;
+
 template <int Index = 0, typename Use>
 cudaError_t with_small(int row, Use&& use) {
   if constexpr (Index < static_cast<int>(std::size(simt_gemm_rows))) {
@@ -157,15 +262,18 @@ cudaError_t with_small(int row, Use&& use) {
 
 std::size_t small_gemm_shared(int row) noexcept {
   std::size_t bytes = 0;
-  with_small(row, [&](auto index) { return bytes = SmallGemm<index()>::bytes, cudaSuccess; });
+  with_small(row, [&](auto index) { return bytes = SmallOf<index()>::bytes, cudaSuccess; });
   return bytes;
 }
 
 cudaError_t launch_small_gemm(int row, const SimtGemmShape& shape, const SimtGemmCall& call, cudaStream_t stream) noexcept {
   return with_small(row, [&](auto index) {
-    using S = SmallGemm<index()>;
+    using S = SmallOf<index()>;
     const auto blocks = static_cast<unsigned>((shape.batch + S::problems - 1) / S::problems);
-    return launch_overlapped(small_gemm<index()>, blocks, S::threads, S::bytes, stream, shape, call);
+    if constexpr (S::row.tensor_cores)
+      return launch_overlapped(small_mma<index()>, blocks, S::threads, S::bytes, stream, shape, call);
+    else
+      return launch_overlapped(small_gemm<index()>, blocks, S::threads, S::bytes, stream, shape, call);
   });
 }
 

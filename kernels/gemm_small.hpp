@@ -1,4 +1,4 @@
-// Batches of small matrices without tensor cores: the rows of simt_gemm_rows whose blocks take several whole problems.
+// Batches of small matrices: the rows of simt_gemm_rows whose blocks take several whole problems.
 #pragma once
 
 #include "kernels/gemm_simt.hpp"

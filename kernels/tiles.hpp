@@ -137,13 +137,15 @@ consteval auto make_hopper_gemm_rows() {
 
 inline constexpr auto hopper_gemm_rows = tiles::make_hopper_gemm_rows();
 
-/// GEMM without tensor cores. `any_types`: sums of `type`, operands of whatever type; slow, and there for every problem.
+/// GEMM that fills no ring of tiles: without tensor cores, or of whole small matrices. `any_types`: sums of `type`, operands of
+/// whatever type; slow, and there for every problem.
 struct SimtGemmRow {
   DType type = DType::f32;
   bool any_types = false;
   int bm = 0, bn = 0, bk = 0;
   int tm = 0, tn = 0;    ///< elements of a thread
   int problems = 0;      ///< whole ones of a batch that a block takes at a time, each at most bm x bn x bk
+  bool tensor_cores = false;  ///< of whole problems, a warp for each
   int revision = 1;
 };
 
@@ -153,8 +155,9 @@ inline constexpr SimtGemmRow simt_gemm_rows[] = {
     {DType::f32, true},                      {DType::f64, true},                     {DType::i32, true},
     {DType::f32, false, 8, 8, 8, 4, 2, 32},  {DType::f32, false, 16, 16, 16, 4, 4, 8}, {DType::f32, false, 32, 32, 32, 4, 4, 4},
     {DType::f32, false, 64, 64, 64, 4, 4, 1}, {DType::f64, false, 8, 8, 8, 2, 2, 8}, {DType::f64, false, 16, 16, 16, 2, 4, 8},
-    {DType::f64, false, 32, 32, 32, 2, 4, 2}, {DType::f16, false, 16, 16, 16, 8, 2, 16}, {DType::f16, false, 32, 32, 32, 8, 4, 4},
-    {DType::bf16, false, 16, 16, 16, 8, 2, 16}, {DType::bf16, false, 32, 32, 32, 8, 4, 4},
+    {DType::f64, false, 32, 32, 32, 2, 4, 2}, {DType::f16, false, 16, 16, 16, 0, 0, 8, true}, {DType::f16, false, 32, 32, 32, 0, 0, 4, true},
+    {DType::f16, false, 64, 64, 64, 0, 0, 2, true}, {DType::bf16, false, 16, 16, 16, 0, 0, 8, true},
+    {DType::bf16, false, 32, 32, 32, 0, 0, 4, true}, {DType::bf16, false, 64, 64, 64, 0, 0, 2, true},
 };
 
 /// A matrix times up to `vectors` vectors.

@@ -228,6 +228,8 @@ Prepared prepare(const Device& device, std::string_view variant, const Problem& 
     cudaGetLastError();
     return {nullptr, Outcome::failed, cudaGetErrorString(error)};
   }
+  // Under a short reduction, or where no tile follows, there is nothing to store a tile under.
+  shape.direct = p.k <= 4 * block_k || tiles_of(p, *choice) <= blocks;
   return {std::make_unique<HopperGemmPlan>(device, p, *choice, maps, shape, blocks), Outcome::ok, {}};
 }
 

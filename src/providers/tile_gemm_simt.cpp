@@ -1,5 +1,5 @@
 // GEMM without tensor cores: "simt_f32_128x128x16_t8x8", "_k4" where the reduction is split; "simt_f32_16x16x16_t4x4_p16" takes
-// sixteen whole problems of a batch at a time; "simt_any_f32" takes every type.
+// sixteen whole problems of a batch at a time, "simt_f16_32x32x32_mma_p4" four on tensor cores; "simt_any_f32" takes every type.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +18,7 @@ constexpr int any_edge = 32;  ///< of the tile of rows for any types
 
 std::string row_name(const SimtGemmRow& r) {
   if (r.any_types) return fmt::format("{}_any_{}", prefix, name_of(r.type));
+  if (r.tensor_cores) return fmt::format("{}_{}_{}x{}x{}_mma_p{}", prefix, name_of(r.type), r.bm, r.bn, r.bk, r.problems);
   return fmt::format("{}_{}_{}x{}x{}_t{}x{}{}", prefix, name_of(r.type), r.bm, r.bn, r.bk, r.tm, r.tn,
                      r.problems > 0 ? fmt::format("_p{}", r.problems) : "");
 }
@@ -79,10 +80,17 @@ double cost_of(const Device& device, const GemmProblem& p, const Choice& c) noex
   return cost;
 }
 
+PlanTraits traits_of(const GemmProblem& p, const Choice& c) {
+  PlanTraits traits;
+  traits.workspace = workspace_of(p, c);
+  if (row_of(c).tensor_cores) traits.accumulation = Accumulation::tensor_core;
+  return traits;
+}
+
 class SimtGemmPlan final : public Plan {
  public:
   SimtGemmPlan(const Device& device, const GemmProblem& p, const Choice& c)
-      : Plan(fmt::format("tile:{}", to_text(c)), {.workspace = workspace_of(p, c)}),
+      : Plan(fmt::format("tile:{}", to_text(c)), traits_of(p, c)),
         device_(device.ordinal),
         row_(c.row),
         compute_(p.compute),
