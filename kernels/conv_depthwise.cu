@@ -2,6 +2,7 @@
 
 #include "kernels/conv_depthwise_first.cuh"
 #include "kernels/conv_depthwise_last.cuh"
+#include "kernels/conv_depthwise_tile.cuh"
 
 namespace attune {
 namespace {
@@ -38,6 +39,7 @@ int conv_depthwise_shared(int row, const DepthwiseShape& shape) noexcept {
   with_row(row, [&](auto index) {
     constexpr ConvDepthwiseRow r = conv_depthwise_rows[index()];
     if constexpr (r.way == DepthwiseWay::first) bytes = PlaneTile<chunk_of(r), r.stride>(shape).bytes(shape);
+    if constexpr (r.way == DepthwiseWay::tile || r.way == DepthwiseWay::wgrad_tile) bytes = shape.tiling.bytes;
     return cudaSuccess;
   });
   return bytes;
@@ -46,9 +48,15 @@ int conv_depthwise_shared(int row, const DepthwiseShape& shape) noexcept {
 cudaError_t allow_conv_depthwise(int row, const DepthwiseShape& shape) noexcept {
   return with_row(row, [&](auto index) {
     constexpr ConvDepthwiseRow r = conv_depthwise_rows[index()];
+    const auto allow = [&](auto kernel) {
+      return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, conv_depthwise_shared(row, shape));
+    };
     if constexpr (r.way == DepthwiseWay::first)
-      return cudaFuncSetAttribute(depthwise_first<Element<r.type>, chunk_of(r), r.stride>,
-                                  cudaFuncAttributeMaxDynamicSharedMemorySize, conv_depthwise_shared(row, shape));
+      return allow(depthwise_first<Element<r.type>, chunk_of(r), r.stride>);
+    else if constexpr (r.way == DepthwiseWay::tile)
+      return allow(depthwise_tile<Element<r.type>, r.filter, r.stride>);
+    else if constexpr (r.way == DepthwiseWay::wgrad_tile)
+      return allow(depthwise_wgrad_tile<Element<r.type>, r.filter, r.stride>);
     else
       return cudaSuccess;
   });
@@ -62,10 +70,15 @@ cudaError_t launch_conv_depthwise(int row, const DepthwiseShape& s, const ConvCa
     if constexpr (r.way == DepthwiseWay::last) {
       depthwise_last<T, r.filter, r.stride>
           <<<blocks(bands * strips * s.images * (s.channels / 2)), depthwise_threads, 0, stream>>>(s, call);
-    } else if constexpr (r.way == DepthwiseWay::wgrad_last) {
-      const int pairs = s.channels / 2, group = group_of(pairs);
-      const unsigned grid = static_cast<unsigned>((pairs + group - 1) / group * s.splits);
-      depthwise_wgrad_last<T, r.filter, r.stride><<<grid, depthwise_threads, 0, stream>>>(s, call, group);
+    } else if constexpr (r.way == DepthwiseWay::tile) {
+      const DepthwiseTiling& t = s.tiling;
+      const int items = static_cast<int>(t.by_lanes.by) * t.patches;
+      const int threads = items < depthwise_threads ? (items + 31) / 32 * 32 : depthwise_threads;
+      depthwise_tile<T, r.filter, r.stride><<<t.tiles * t.by_groups.by, threads, t.bytes, stream>>>(s, call);
+    } else if constexpr (r.way == DepthwiseWay::wgrad_tile) {
+      const DepthwiseTiling& t = s.tiling;
+      depthwise_wgrad_tile<T, r.filter, r.stride>
+          <<<t.by_groups.by * s.splits, depthwise_wgrad_threads(r.filter), t.bytes, stream>>>(s, call);
     } else if constexpr (r.way == DepthwiseWay::first) {
       const std::int64_t planes = std::int64_t{s.images} * s.channels;
       const unsigned grid = static_cast<unsigned>((planes + s.planes_each - 1) / s.planes_each * bands);

@@ -286,9 +286,9 @@ inline constexpr ConvGatherRow conv_gather_rows[] = {
     {DType::f64, false, 64, 64, 16, 4, 4},     {DType::f64, false, 32, 32, 16, 4, 2},
 };
 
-/// How a depthwise kernel goes about it: `last` walks down channels-last images, `first` stages planes of channels-first ones; any
-/// layout, stride and dilation otherwise.
-enum class DepthwiseWay : unsigned char { last, wgrad_last, first, any, wgrad_any };
+/// How a depthwise kernel goes about it: `last` walks down channels-last images, `tile` stages tiles of them, `first` stages planes
+/// of channels-first ones; any layout, stride and dilation otherwise.
+enum class DepthwiseWay : unsigned char { last, tile, wgrad_tile, first, any, wgrad_any };
 
 struct ConvDepthwiseRow {
   DType type = DType::f16;  ///< of both inputs
@@ -303,12 +303,13 @@ namespace tiles {
 consteval auto make_conv_depthwise_rows() {
   constexpr DType types[] = {DType::f16, DType::bf16, DType::f32};
   constexpr ConvDepthwiseRow rows_each[] = {
-      {{}, DepthwiseWay::last, 3, 1},       {{}, DepthwiseWay::last, 5, 1},       {{}, DepthwiseWay::last, 7, 1},
-      {{}, DepthwiseWay::last, 3, 2},       {{}, DepthwiseWay::last, 5, 2},       {{}, DepthwiseWay::wgrad_last, 3, 1},
-      {{}, DepthwiseWay::wgrad_last, 5, 1}, {{}, DepthwiseWay::wgrad_last, 7, 1}, {{}, DepthwiseWay::wgrad_last, 3, 2},
-      {{}, DepthwiseWay::wgrad_last, 5, 2}, {{}, DepthwiseWay::first, 3, 1},      {{}, DepthwiseWay::first, 5, 1},
-      {{}, DepthwiseWay::first, 0, 1},      {{}, DepthwiseWay::first, 3, 2},      {{}, DepthwiseWay::first, 5, 2},
-      {{}, DepthwiseWay::any},              {{}, DepthwiseWay::wgrad_any},
+      {{}, DepthwiseWay::last, 3, 1},       {{}, DepthwiseWay::last, 3, 2},       {{}, DepthwiseWay::tile, 3, 1},
+      {{}, DepthwiseWay::tile, 5, 1},       {{}, DepthwiseWay::tile, 7, 1},       {{}, DepthwiseWay::tile, 3, 2},
+      {{}, DepthwiseWay::tile, 5, 2},       {{}, DepthwiseWay::wgrad_tile, 3, 1}, {{}, DepthwiseWay::wgrad_tile, 5, 1},
+      {{}, DepthwiseWay::wgrad_tile, 7, 1}, {{}, DepthwiseWay::wgrad_tile, 3, 2}, {{}, DepthwiseWay::wgrad_tile, 5, 2},
+      {{}, DepthwiseWay::first, 3, 1},      {{}, DepthwiseWay::first, 5, 1},      {{}, DepthwiseWay::first, 0, 1},
+      {{}, DepthwiseWay::first, 3, 2},      {{}, DepthwiseWay::first, 5, 2},      {{}, DepthwiseWay::any},
+      {{}, DepthwiseWay::wgrad_any},
   };
   std::array<ConvDepthwiseRow, std::size(types) * std::size(rows_each)> rows;
   std::size_t at = 0;

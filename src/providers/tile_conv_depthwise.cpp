@@ -1,6 +1,6 @@
 // Depthwise convolution: "conv_depthwise_f16_last_3x3_s1_r14" walks down 14 rows of the output,
-// "conv_depthwise_f32_first_s1_r8" has a tile of 8 rows in each block, "conv_depthwise_f16_wgrad_last_5x5_s2_k16" sums in 16
-// parts. "any" is there for what is left.
+// "conv_depthwise_f32_first_s1_r8" has a tile of 8 rows in each block, "conv_depthwise_f16_tile_5x5_s1_r8_c14" has one of 8
+// rows by 14 columns, "conv_depthwise_f16_wgrad_tile_5x5_s2_k16" sums in 16 parts. "any" is there for what is left.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace attune::tile {
 namespace {
 
 constexpr std::string_view prefix = "conv_depthwise";
-constexpr std::string_view ways[] = {"last", "wgrad_last", "first", "any", "wgrad_any"};
+constexpr std::string_view ways[] = {"last", "tile", "wgrad_tile", "first", "any", "wgrad_any"};
 
 std::string row_name(const ConvDepthwiseRow& r) {
   std::string name = fmt::format("{}_{}_{}", prefix, name_of(r.type), ways[static_cast<std::size_t>(r.way)]);
@@ -26,19 +26,23 @@ std::string row_name(const ConvDepthwiseRow& r) {
 
 struct Choice {
   int row = 0;
-  int rows = 0;    ///< of the output to a thread or a block; 0 where the row has no such choice
-  int splits = 0;  ///< likewise
+  int rows = 0;     ///< of the output to a thread or a block; 0 where the row has no such choice
+  int splits = 0;   ///< likewise
+  int columns = 0;  ///< likewise
 };
 
 const ConvDepthwiseRow& row_of(const Choice& c) noexcept { return conv_depthwise_rows[static_cast<std::size_t>(c.row)]; }
-bool has_rows(const ConvDepthwiseRow& r) noexcept { return r.way == DepthwiseWay::last || r.way == DepthwiseWay::first; }
+bool has_columns(const ConvDepthwiseRow& r) noexcept { return r.way == DepthwiseWay::tile; }
+bool has_rows(const ConvDepthwiseRow& r) noexcept {
+  return r.way == DepthwiseWay::last || r.way == DepthwiseWay::first || has_columns(r);
+}
 bool has_splits(const ConvDepthwiseRow& r) noexcept {
-  return r.way == DepthwiseWay::wgrad_last || r.way == DepthwiseWay::wgrad_any;
+  return r.way == DepthwiseWay::wgrad_tile || r.way == DepthwiseWay::wgrad_any;
 }
 
 std::string to_text(const Choice& c) {
   return row_name(row_of(c)) + (c.rows > 0 ? fmt::format("_r{}", c.rows) : "") +
-         (c.splits > 0 ? fmt::format("_k{}", c.splits) : "");
+         (c.columns > 0 ? fmt::format("_c{}", c.columns) : "") + (c.splits > 0 ? fmt::format("_k{}", c.splits) : "");
 }
 
 std::optional<Choice> parse(std::string_view variant) {
@@ -47,8 +51,11 @@ std::optional<Choice> parse(std::string_view variant) {
     if (!take_word(rest, row_name(conv_depthwise_rows[i]))) continue;
     Choice c{static_cast<int>(i)};
     if (const auto rows = take_number(rest, "_r")) c.rows = *rows;
+    if (const auto columns = take_number(rest, "_c")) c.columns = *columns;
     if (const auto splits = take_number(rest, "_k")) c.splits = *splits;
-    if (rest.empty() && (c.rows > 0) == has_rows(row_of(c)) && (c.splits > 0) == has_splits(row_of(c))) return c;
+    if (rest.empty() && (c.rows > 0) == has_rows(row_of(c)) && (c.splits > 0) == has_splits(row_of(c)) &&
+        (c.columns > 0) == has_columns(row_of(c)))
+      return c;
   }
   return std::nullopt;
 }
@@ -124,12 +131,82 @@ bool suits(const ConvProblem& p, const DepthwiseShape& s, const ConvDepthwiseRow
   return s.filter[0] == r.filter && s.filter[1] == r.filter && in_pairs(p, s);
 }
 
-void fill_choice(const Choice& c, DepthwiseShape& s) noexcept {
-  if (c.rows > 0) s.rows_each = std::min(c.rows, s.out[0]);
+/// Bytes that may be copied at once: of the image, in wgrad of the gradient as well.
+int packet_of(const ConvProblem& p, const DepthwiseShape& s) noexcept {
+  const bool wgrad = p.direction == Direction::wgrad;
+  const int size = static_cast<int>(size_of(spans(p).a.type));
+  const int align = static_cast<int>(std::min<std::int64_t>(16, wgrad                           ? std::min(p.align_x, p.align_y)
+                                                                : p.direction == Direction::fwd ? p.align_x
+                                                                                                : p.align_y));
+  int steps = s.channels | s.image_n | s.image_step[0] | s.image_step[1];
+  if (wgrad) steps |= s.out_n | s.out_step[0] | s.out_step[1];
+  int packet = 16;
+  while (packet > align || steps * static_cast<std::int64_t>(size) % packet != 0) packet /= 2;
+  return packet;
+}
+
+/// Pairs of channels of a tile: the most that leave the fewest lanes without one, in whole packets.
+int lanes_of(int channels) noexcept {
+  const int pairs = channels / 2, most = depthwise_depth / 2;
+  int best = most, waste = std::numeric_limits<int>::max();
+  for (int lanes = most; lanes >= most / 2; lanes -= 4)
+    if (const int idle = (pairs + lanes - 1) / lanes * lanes - pairs; idle < waste) best = lanes, waste = idle;
+  while (best > 4 && best - 4 >= pairs) best -= 4;
+  return best;
+}
+
+int multiple(int n, int of) noexcept { return (n + of - 1) / of * of; }
+
+/// The tile of at most `bytes` whose halo costs least, or the least tile of all.
+DepthwiseTiling tiling_within(const ConvProblem& p, const DepthwiseShape& s, int filter, int stride, int bytes) {
+  const bool wgrad = p.direction == Direction::wgrad;
+  const DepthwisePatch patch = wgrad ? DepthwisePatch{1, depthwise_strip(stride)} : depthwise_patch(filter, stride);
+  const int size = static_cast<int>(size_of(spans(p).a.type)), lanes = lanes_of(s.channels), packet = packet_of(p, s);
+  DepthwiseTiling best(patch.rows, patch.columns, lanes, packet, size, s, wgrad);
+  const auto loaded = [&](const DepthwiseTiling& t) { return static_cast<double>(t.tiles) * t.image_bytes; };
+  for (int across = 1, last = 0; across <= 64; ++across) {
+    const int columns = multiple((s.out[1] + across - 1) / across, patch.columns);
+    if (columns == last) continue;
+    last = columns;
+    const auto tiling = [&](int rows) { return DepthwiseTiling(rows, columns, lanes, packet, size, s, wgrad); };
+    if (tiling(patch.rows).bytes > bytes) continue;
+    int bands = (s.out[0] + patch.rows - 1) / patch.rows;
+    int rows = patch.rows;
+    for (int fewer = 1; fewer < bands; ++fewer) {
+      const int more = multiple((s.out[0] + fewer - 1) / fewer, patch.rows);
+      if (tiling(more).bytes <= bytes) {
+        rows = more;
+        break;
+      }
+    }
+    if (const DepthwiseTiling t = tiling(rows); loaded(t) < loaded(best)) best = t;
+    if (columns == patch.columns) break;
+  }
+  return best;
+}
+
+/// Shared memory of a step of wgrad: a few blocks on a processor at once.
+constexpr int wgrad_bytes = 48 << 10;
+
+/// False where the tile is not made of patches.
+bool fill_choice(const ConvProblem& p, const Choice& c, DepthwiseShape& s) {
+  const ConvDepthwiseRow& r = row_of(c);
   if (c.splits > 0) s.splits = c.splits;
+  if (r.way == DepthwiseWay::wgrad_tile) s.tiling = tiling_within(p, s, r.filter, r.stride, wgrad_bytes);
+  if (r.way == DepthwiseWay::tile) {
+    const DepthwisePatch patch = depthwise_patch(r.filter, r.stride);
+    if (c.rows % patch.rows != 0 || c.columns % patch.columns != 0) return false;
+    if (c.rows > multiple(s.out[0], patch.rows) || c.columns > multiple(s.out[1], patch.columns)) return false;
+    s.tiling =
+        DepthwiseTiling(c.rows, c.columns, lanes_of(s.channels), packet_of(p, s), static_cast<int>(size_of(r.type)), s, false);
+    return true;
+  }
+  if (c.rows > s.out[0]) return false;
+  if (c.rows > 0) s.rows_each = c.rows;
   // Small planes together, so that the block's threads have a strip each.
-  if (row_of(c).way == DepthwiseWay::first && s.rows_each == s.out[0])
+  if (r.way == DepthwiseWay::first && s.rows_each == s.out[0])
     s.planes_each = std::clamp(1024 / std::max((s.out[1] + 3) / 4 * 4 * s.rows_each, 1), 1, 16);
+  return true;
 }
 
 std::size_t workspace_of(const DepthwiseShape& s, const Choice& c) noexcept {
@@ -141,9 +218,16 @@ std::size_t workspace_of(const DepthwiseShape& s, const Choice& c) noexcept {
 double cost_of(const Device& device, const ConvProblem& p, const DepthwiseShape& s, const Choice& c) noexcept {
   const DepthwiseWay way = row_of(c).way;
   const double outputs = static_cast<double>(s.images) * s.channels * s.out[0] * s.out[1];
-  const double busy = std::min(1.0, has_splits(row_of(c)) ? (s.channels / 64.0 + 1) * c.splits / device.processors : 1.0);
+  const double blocks = way == DepthwiseWay::tile ? static_cast<double>(s.tiling.tiles) * s.tiling.by_groups.by
+                        : has_splits(row_of(c))   ? (s.channels / 64.0 + 1) * c.splits
+                                                  : device.processors;
+  const double busy = std::min(1.0, blocks / device.processors);
   const double bytes = least_bytes(p) / (device.processors * 18.0);
-  const double each = way == DepthwiseWay::any ? 8 : way == DepthwiseWay::wgrad_any ? 6 : way == DepthwiseWay::first ? 1.5 : 1;
+  const double each = way == DepthwiseWay::any         ? 8
+                      : way == DepthwiseWay::wgrad_any ? 6
+                      : way == DepthwiseWay::first     ? 1.5
+                      : way == DepthwiseWay::last      ? 2
+                                                       : 1;
   const double products = outputs * s.filter[0] * s.filter[1] / (device.processors * 100.0) * each;
   return std::max(bytes, products) / busy + 2500 + (has_splits(row_of(c)) ? 4000 : 0);
 }
@@ -203,17 +287,32 @@ std::vector<int> rows_worth(const Device& device, const DepthwiseShape& s, const
   return rows;
 }
 
-std::vector<int> splits_worth(const Device& device, const DepthwiseShape& s, const ConvDepthwiseRow& r, Effort effort) {
-  const bool last = r.way == DepthwiseWay::wgrad_last;
+/// Tiles from small ones, for many blocks, to large ones, for little halo.
+std::vector<DepthwiseTiling> tiles_worth(const ConvProblem& p, const DepthwiseShape& s, const ConvDepthwiseRow& r,
+                                         Effort effort) {
+  std::vector<DepthwiseTiling> tiles;
+  for (const int bytes : {0, 16 << 10, 28 << 10, 48 << 10, 72 << 10, 110 << 10}) {
+    if (effort == Effort::quick && bytes != 48 << 10) continue;
+    const DepthwiseTiling t = tiling_within(p, s, r.filter, r.stride, bytes);
+    const auto same = [&](const DepthwiseTiling& other) { return other.rows == t.rows && other.columns == t.columns; };
+    if (std::none_of(tiles.begin(), tiles.end(), same)) tiles.push_back(t);
+  }
+  return tiles;
+}
+
+std::vector<int> splits_worth(const Device& device, const ConvProblem& p, const DepthwiseShape& s, const ConvDepthwiseRow& r,
+                              Effort effort) {
+  const bool tiled = r.way == DepthwiseWay::wgrad_tile;
+  const DepthwiseTiling tiling = tiled ? tiling_within(p, s, r.filter, r.stride, wgrad_bytes) : DepthwiseTiling();
   const std::int64_t across =
-      last ? (s.channels / 2 + 31) / 32
-           : std::int64_t{s.image_c == 1 ? (s.channels + 31) / 32 : s.channels} * s.filter[0] * ((s.filter[1] + 7) / 8);
-  const std::int64_t items = std::int64_t{s.images} * s.out[0] * (last ? (s.out[1] + 3) / 4 : s.out[1]);
+      tiled ? static_cast<std::int64_t>(tiling.by_groups.by)
+            : std::int64_t{s.image_c == 1 ? (s.channels + 31) / 32 : s.channels} * s.filter[0] * ((s.filter[1] + 7) / 8);
+  const std::int64_t most = tiled ? tiling.tiles : std::int64_t{s.images} * s.out[0] * s.out[1] / 32;
   std::vector<int> splits;
   for (const int blocks : {1, 2, 4, 8}) {
     if (effort == Effort::quick && blocks != 4) continue;
     const std::int64_t wanted = std::int64_t{device.processors} * blocks / across;
-    const int count = static_cast<int>(std::clamp<std::int64_t>(wanted, 1, std::clamp<std::int64_t>(items / 32, 1, 512)));
+    const int count = static_cast<int>(std::clamp<std::int64_t>(wanted, 1, std::clamp<std::int64_t>(most, 1, 512)));
     if (std::find(splits.begin(), splits.end(), count) == splits.end()) splits.push_back(count);
   }
   return splits;
@@ -239,13 +338,15 @@ void list(const Device& device, const Problem& problem, const Constraints& const
     if (!suits(p, shape, r)) continue;
     const auto add = [&] {
       DepthwiseShape chosen = shape;
-      fill_choice(c, chosen);
-      if (obstacle(device, constraints, chosen, c).empty()) out.push_back({to_text(c), cost_of(device, p, chosen, c)});
+      if (fill_choice(p, c, chosen) && obstacle(device, constraints, chosen, c).empty())
+        out.push_back({to_text(c), cost_of(device, p, chosen, c)});
     };
-    if (has_rows(r)) {
+    if (has_columns(r)) {
+      for (const DepthwiseTiling& t : tiles_worth(p, shape, r, effort)) c.rows = t.rows, c.columns = t.columns, add();
+    } else if (has_rows(r)) {
       for (const int rows : rows_worth(device, shape, r, effort)) c.rows = rows, add();
     } else if (has_splits(r)) {
-      for (const int splits : splits_worth(device, shape, r, effort)) c.splits = splits, add();
+      for (const int splits : splits_worth(device, p, shape, r, effort)) c.splits = splits, add();
     } else {
       add();
     }
@@ -259,8 +360,7 @@ Prepared prepare(const Device& device, std::string_view variant, const Problem& 
   if (!choice) return declined("no such row");
   const ConvProblem& p = std::get<ConvProblem>(problem);
   if (!suits(p, shape, row_of(*choice))) return declined("the row's type, layout, filter, stride or direction");
-  if (choice->rows > shape.out[0] || choice->splits > 512) return declined("more rows or splits than there are");
-  fill_choice(*choice, shape);
+  if (choice->splits > 512 || !fill_choice(p, *choice, shape)) return declined("rows, columns or splits that do not fit");
   if (std::string why = obstacle(device, constraints, shape, *choice); !why.empty()) return declined(std::move(why));
   if (const cudaError_t error = allow_conv_depthwise(choice->row, shape); error != cudaSuccess) {
     cudaGetLastError();
