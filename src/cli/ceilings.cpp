@@ -55,19 +55,24 @@ double host_launch_us() {
 
 struct PeakSize {
   const char* dtype;
-  DType type;
+  DType type, out;
   Compute compute;
   std::int64_t device, host;  ///< large enough to fill the machine, small enough to take milliseconds
 };
 constexpr PeakSize peak_sizes[] = {
-    {"bf16", DType::bf16, Compute::f32, 8192, 512},      {"fp16", DType::f16, Compute::f32, 8192, 512},
-    {"tf32", DType::f32, Compute::f32_tf32, 8192, 1024}, {"fp32", DType::f32, Compute::f32, 4096, 1024},
-    {"fp64", DType::f64, Compute::f64, 4096, 1024},
+    {"bf16", DType::bf16, DType::bf16, Compute::f32, 8192, 512},
+    {"fp16", DType::f16, DType::f16, Compute::f32, 8192, 512},
+    {"tf32", DType::f32, DType::f32, Compute::f32_tf32, 8192, 1024},
+    {"fp32", DType::f32, DType::f32, Compute::f32, 4096, 1024},
+    {"fp64", DType::f64, DType::f64, Compute::f64, 4096, 1024},
+    {"fp8", DType::f8_e4m3, DType::bf16, Compute::f32, 8192, 256},
+    {"int8", DType::i8, DType::i32, Compute::i32, 8192, 256},
 };
 
 double peak_flops_per_us(DeviceContext& device_context, const PeakSize& size) {
   const std::int64_t n = device_context.on_host() ? size.host : size.device;
   GemmProblem square(Op::T, Op::N, n, n, n, size.type);
+  square.c_type = size.out;
   square.compute = size.compute;
   const Problem problem = resolve(square);
   const Constraints constraints = device_context.impl().constraints_for(square);
