@@ -1,8 +1,12 @@
 #include "kernels/conv_depthwise.hpp"
 
+#include <algorithm>
+#include <limits>
+
 #include "kernels/conv_depthwise_first.cuh"
 #include "kernels/conv_depthwise_last.cuh"
 #include "kernels/conv_depthwise_tile.cuh"
+#include "kernels/conv_depthwise_toeplitz.cuh"
 
 namespace attune {
 namespace {
@@ -40,6 +44,8 @@ int conv_depthwise_shared(int row, const DepthwiseShape& shape) noexcept {
     constexpr ConvDepthwiseRow r = conv_depthwise_rows[index()];
     if constexpr (r.way == DepthwiseWay::first) bytes = PlaneTile<chunk_of(r), r.stride>(shape).bytes(shape);
     if constexpr (r.way == DepthwiseWay::tile || r.way == DepthwiseWay::wgrad_tile) bytes = shape.tiling.bytes;
+    if constexpr (r.way == DepthwiseWay::toeplitz)
+      bytes = static_cast<int>(std::min<std::int64_t>(ToeplitzTile::bytes(shape), std::numeric_limits<int>::max()));
     return cudaSuccess;
   });
   return bytes;
@@ -53,6 +59,8 @@ cudaError_t allow_conv_depthwise(int row, const DepthwiseShape& shape) noexcept 
     };
     if constexpr (r.way == DepthwiseWay::first)
       return allow(depthwise_first<Element<r.type>, chunk_of(r), r.stride>);
+    else if constexpr (r.way == DepthwiseWay::toeplitz)
+      return allow(depthwise_toeplitz<Element<r.type>>);
     else if constexpr (r.way == DepthwiseWay::tile)
       return allow(depthwise_tile<Element<r.type>, r.filter, r.stride>);
     else if constexpr (r.way == DepthwiseWay::wgrad_tile)
@@ -75,6 +83,11 @@ cudaError_t launch_conv_depthwise(int row, const DepthwiseShape& s, const ConvCa
       const int items = static_cast<int>(t.by_lanes.by) * t.patches;
       const int threads = items < depthwise_threads ? (items + 31) / 32 * 32 : depthwise_threads;
       depthwise_tile<T, r.filter, r.stride><<<t.tiles * t.by_groups.by, threads, t.bytes, stream>>>(s, call);
+    } else if constexpr (r.way == DepthwiseWay::toeplitz) {
+      using Tile = ToeplitzTile;
+      const std::int64_t across = (s.out[1] + Tile::side - 1) / Tile::side, down = (s.out[0] + Tile::side - 1) / Tile::side;
+      const std::int64_t grid = across * down * s.channels * ((s.images + Tile::warps - 1) / Tile::warps);
+      depthwise_toeplitz<T><<<static_cast<unsigned>(grid), Tile::warps * 32, Tile::bytes(s), stream>>>(s, call);
     } else if constexpr (r.way == DepthwiseWay::wgrad_tile) {
       const DepthwiseTiling& t = s.tiling;
       depthwise_wgrad_tile<T, r.filter, r.stride>

@@ -13,6 +13,8 @@ namespace attune {
 inline constexpr int depthwise_depth = 64;         ///< channels of a tile, at most, and the pitch of its positions
 inline constexpr int depthwise_filter_pitch = 66;  ///< floats from tap to tap: neighbouring taps fall into different banks
 
+inline constexpr int depthwise_widest = 33;  ///< columns of a filter that `toeplitz` takes
+
 /// Outputs that a thread of `tile` forms for a pair of channels.
 struct DepthwisePatch {
   int rows, columns;

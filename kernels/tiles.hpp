@@ -287,8 +287,8 @@ inline constexpr ConvGatherRow conv_gather_rows[] = {
 };
 
 /// How a depthwise kernel goes about it: `last` walks down channels-last images, `tile` stages tiles of them, `first` stages planes
-/// of channels-first ones; any layout, stride and dilation otherwise.
-enum class DepthwiseWay : unsigned char { last, tile, wgrad_tile, first, any, wgrad_any };
+/// of channels-first ones, `toeplitz` takes large filters to the tensor cores; any layout, stride and dilation otherwise.
+enum class DepthwiseWay : unsigned char { last, tile, wgrad_tile, first, toeplitz, any, wgrad_any };
 
 struct ConvDepthwiseRow {
   DType type = DType::f16;  ///< of both inputs
@@ -311,10 +311,11 @@ consteval auto make_conv_depthwise_rows() {
       {{}, DepthwiseWay::first, 3, 2},      {{}, DepthwiseWay::first, 5, 2},      {{}, DepthwiseWay::any},
       {{}, DepthwiseWay::wgrad_any},
   };
-  std::array<ConvDepthwiseRow, std::size(types) * std::size(rows_each)> rows;
+  std::array<ConvDepthwiseRow, std::size(types) * std::size(rows_each) + 2> rows;
   std::size_t at = 0;
   for (DType type : types)
     for (ConvDepthwiseRow row : rows_each) row.type = type, rows[at++] = row;
+  for (DType type : {DType::f16, DType::bf16}) rows[at++] = {type, DepthwiseWay::toeplitz, 0, 1};
   return rows;
 }
 

@@ -93,6 +93,10 @@ const Geometry depthwise[] = {
     {"stride_past_filter", {1, 16, 14, 15}, {16, 1, 2, 3}, 16, 0, {5, 4}},
     {"not_square", {2, 16, 11, 12}, {16, 1, 5, 3}, 16, Padding(Spatial(2, 1))},
     {"large_filter", {1, 4, 18, 20}, {4, 1, 17, 13}, 4, Padding(Spatial(8, 6))},
+    {"large_filter_over_tiles", {5, 3, 40, 37}, {3, 1, 31, 31}, 3, 15},
+    {"large_filter_no_padding", {1, 2, 50, 47}, {2, 1, 10, 33}, 2},
+    {"tiles_ragged", {2, 72, 31, 37}, {72, 1, 3, 3}, 72, 1},
+    {"tiles_ragged_strided", {1, 136, 45, 33}, {136, 1, 5, 5}, 136, 2, 2},
     {"wide_image", {1, 4, 5, 300}, {4, 1, 3, 3}, 4, 1},
     {"line", {3, 16, 40}, {16, 1, 5}, 16, 2},
     {"line_strided", {3, 16, 41}, {16, 1, 3}, 16, 1, 2},
@@ -264,7 +268,8 @@ TEST_F(TileConv, EveryRowOfTheTablesRuns) {
     for (Direction direction : directions)
       for (Layout layout : layouts) {
         conform(problem(geometries[0], direction, type, layout));
-        for (int i = 0; i < 5; ++i) conform(problem(depthwise[i], direction, type, layout));
+        for (const Geometry& g : depthwise)
+          if (&g < depthwise + 5 || g.name == std::string("large_filter")) conform(problem(g, direction, type, layout));
       }
   std::size_t mma = 0, gather = 0, any = 0;
   std::set<std::string> rows;

@@ -16,7 +16,7 @@ namespace attune::tile {
 namespace {
 
 constexpr std::string_view prefix = "conv_depthwise";
-constexpr std::string_view ways[] = {"last", "tile", "wgrad_tile", "first", "any", "wgrad_any"};
+constexpr std::string_view ways[] = {"last", "tile", "wgrad_tile", "first", "toeplitz", "any", "wgrad_any"};
 
 std::string row_name(const ConvDepthwiseRow& r) {
   std::string name = fmt::format("{}_{}_{}", prefix, name_of(r.type), ways[static_cast<std::size_t>(r.way)]);
@@ -126,6 +126,7 @@ bool suits(const ConvProblem& p, const DepthwiseShape& s, const ConvDepthwiseRow
   if (r.way == DepthwiseWay::any || r.way == DepthwiseWay::wgrad_any) return true;
   if (s.transposed || s.dilation[0] != 1 || s.dilation[1] != 1 || s.stride[0] != r.stride || s.stride[1] != r.stride)
     return false;
+  if (r.way == DepthwiseWay::toeplitz) return s.image_c != 1 && s.filter[1] >= 9 && s.filter[1] <= depthwise_widest;
   if (r.way == DepthwiseWay::first)
     return (s.image_c != 1 || s.image_step[1] == 1) && (r.filter == 0 || s.filter[1] == r.filter);
   return s.filter[0] == r.filter && s.filter[1] == r.filter && in_pairs(p, s);
@@ -227,6 +228,7 @@ double cost_of(const Device& device, const ConvProblem& p, const DepthwiseShape&
                       : way == DepthwiseWay::wgrad_any ? 6
                       : way == DepthwiseWay::first     ? 1.5
                       : way == DepthwiseWay::last      ? 2
+                      : way == DepthwiseWay::toeplitz  ? 0.2
                                                        : 1;
   const double products = outputs * s.filter[0] * s.filter[1] / (device.processors * 100.0) * each;
   return std::max(bytes, products) / busy + 2500 + (has_splits(row_of(c)) ? 4000 : 0);
@@ -261,6 +263,7 @@ class ConvDepthwisePlan final : public Plan {
   static PlanTraits traits_of(const DepthwiseShape& s, const Choice& c) {
     PlanTraits traits;
     traits.workspace = workspace_of(s, c);
+    if (row_of(c).way == DepthwiseWay::toeplitz) traits.accumulation = Accumulation::tensor_core;
     return traits;
   }
   int device_;
