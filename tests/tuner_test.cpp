@@ -152,6 +152,18 @@ TEST(Tuner, NoProvidersSlowPlansKeepAnothersFastOnesOut) {
   EXPECT_EQ(bench.run().plan->id(), "other:fast");
 }
 
+TEST(Tuner, WhatALibraryCompilesForLongKeepsNobodyOut) {
+  Script compiled{"compiled", {20}}, cheap{"cheap", {30}}, best{"best", {10}};
+  compiled.prepare_seconds = 0.09;
+  std::vector<Script> library(10, compiled);
+  for (std::size_t i = 0; i < library.size(); ++i) library[i].variant += std::to_string(i);
+  library[0].prepare_seconds = 0;
+  Bench bench(library);
+  bench.providers.push_back(std::make_unique<test::ScriptedProvider>(std::vector<Script>{cheap, cheap, cheap, best}, bench.journal, "1", "own"));
+  bench.request.budget_seconds = 0.1;
+  EXPECT_EQ(bench.run().plan->id(), "own:best");
+}
+
 TEST(Tuner, AHopelessFirstRunIsNotTimed) {
   Bench bench({{"default", {10}}, {"hopeless", {1}, Outcome::ok, Outcome::ok, 1000}});
   const TuneResult r = bench.run();

@@ -48,7 +48,7 @@ enum class MathMode : std::uint32_t {
   strict = 0,
   tf32 = 1u << 0,               ///< fp32 inputs may be rounded to tf32 for tensor cores
   reduced_reduction = 1u << 1,  ///< split-K partial sums may be added in the output's 16-bit type
-  transforms = 1u << 2,         ///< Winograd and FFT convolution (on by default, as in cuDNN)
+  transforms = 1u << 2,         ///< Winograd, FFT and banded-matrix convolution, in which an infinity or NaN spreads (on by default, as in cuDNN)
   fp8_fast = 1u << 3,           ///< fp8 products may be added with fewer bits than fp32 (on Hopper, the tensor cores' own sums)
 };
 

@@ -66,27 +66,43 @@ struct AlignedCopy : CopyPlan<T, KMajor, Extent, BK, Threads> {
 
   /// Starts the copy of k0 .. k0 + BK; what lies past k_end or the extent becomes zero.
   __device__ void start(std::uint32_t tile, int k0, int k_end) {
+    // An operand of whole granules, as nearly all are, has none of which a part lies outside.
+    if ((this->from.end - this->from.begin) % Base::elements == 0) {
 #pragma unroll
-    for (int i = 0; i < Base::count; ++i) {
-      const int at = this->line + i * Base::lines_each;
-      if (!Base::even && at >= Base::Tile::lines) break;
-      const int bytes = this->valid(i, k0, k_end) * static_cast<int>(sizeof(T));
-      const T* source = bytes > 0 ? this->pointer + i * Base::lines_each * this->from.ld : this->from.begin;
-      const std::uint32_t to = tile + Base::Tile::at(at, this->chunk);
-      if (bytes == 16 || source + Base::elements <= this->from.end) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(source), "r"(bytes));
-      } else {  // the copy would read all 16 bytes, the last of which lie outside
-        asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(to), "r"(0) : "memory");
+      for (int i = 0; i < Base::count; ++i) copy(tile, i, k0, k_end);
+    } else {
 #pragma unroll 1
-        for (int e = 0; e < bytes / static_cast<int>(sizeof(T)); ++e) {
-          if constexpr (sizeof(T) == 2)
-            asm volatile("st.shared.u16 [%0], %1;" ::"r"(to + e * 2), "h"(reinterpret_cast<const unsigned short*>(source)[e]) : "memory");
-          else
-            asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + e * 4), "r"(reinterpret_cast<const unsigned*>(source)[e]) : "memory");
-        }
-      }
+      for (int i = 0; i < Base::count; ++i)
+        if (!copy_part(tile, i, k0, k_end)) copy(tile, i, k0, k_end);
     }
     this->advance();
+  }
+
+ private:
+  __device__ void copy(std::uint32_t tile, int i, int k0, int k_end) {
+    const int at = this->line + i * Base::lines_each;
+    if (!Base::even && at >= Base::Tile::lines) return;
+    const int bytes = this->valid(i, k0, k_end) * static_cast<int>(sizeof(T));
+    const T* source = bytes > 0 ? this->pointer + i * Base::lines_each * this->from.ld : this->from.begin;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(tile + Base::Tile::at(at, this->chunk)), "l"(source), "r"(bytes));
+  }
+  /// Where the copy would read all 16 bytes and the last of them lie outside the operand, its elements one by one. Whether it was so.
+  __device__ bool copy_part(std::uint32_t tile, int i, int k0, int k_end) {
+    const int at = this->line + i * Base::lines_each;
+    if (!Base::even && at >= Base::Tile::lines) return true;
+    const int valid = this->valid(i, k0, k_end);
+    const T* source = valid > 0 ? this->pointer + i * Base::lines_each * this->from.ld : this->from.begin;
+    if (source + Base::elements <= this->from.end) return false;
+    const std::uint32_t to = tile + Base::Tile::at(at, this->chunk);
+    asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(to), "r"(0) : "memory");
+#pragma unroll 1
+    for (int e = 0; e < valid; ++e) {
+      if constexpr (sizeof(T) == 2)
+        asm volatile("st.shared.u16 [%0], %1;" ::"r"(to + e * 2), "h"(reinterpret_cast<const unsigned short*>(source)[e]) : "memory");
+      else
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + e * 4), "r"(reinterpret_cast<const unsigned*>(source)[e]) : "memory");
+    }
+    return true;
   }
 };
 

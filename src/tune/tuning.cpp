@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "tune/select.hpp"
 
@@ -64,28 +65,39 @@ void Tuning::enumerate() {
     seen_.insert(id);
     add(std::move(id), std::move(standard), true);
   }
-  std::vector<std::vector<std::string>> listed;
-  std::size_t longest = 0;
-  for (const auto& provider : providers_) {
-    listed.push_back(provider->variants(request_.problem, request_.constraints, request_.effort));
-    longest = std::max(longest, listed.back().size());
-  }
-  // In turn, each provider's best first: where time is short, no provider's slow plans keep another's fast ones out.
+  struct Listed {
+    std::vector<std::string> variants;  ///< the best first
+    std::size_t next = 0;
+    double seconds = 0;  ///< that preparing took so far
+  };
+  std::vector<Listed> listed;
+  for (const auto& provider : providers_)
+    listed.push_back({provider->variants(request_.problem, request_.constraints, request_.effort), 0, 0});
+  // Whoever has taken the least time is next: where a library compiles its plans, others' are ready long before.
   std::size_t others = 0;
-  for (std::size_t rank = 0; rank < longest; ++rank)
-    for (std::size_t from = 0; from < listed.size(); ++from) {
-      if (rank >= listed[from].size()) continue;
-      const std::string& variant = listed[from][rank];
-      std::string id = fmt::format("{}:{}", providers_[from]->name(), variant);
-      if (!seen_.insert(id).second) continue;
-      if (others > 0 && elapsed() > listed_deadline_ * prepare_share) {
-        add(std::move(id), {nullptr, Outcome::pruned, "time budget"}, false);
-        continue;
-      }
-      Prepared prepared = providers_[from]->prepare(variant, request_.problem, request_.constraints);
-      if (prepared.plan) ++others;
-      add(std::move(id), std::move(prepared), false);
+  for (;;) {
+    std::size_t from = none;
+    for (std::size_t i = 0; i < listed.size(); ++i) {
+      if (listed[i].next == listed[i].variants.size()) continue;
+      if (from == none || std::tie(listed[i].seconds, listed[i].next) < std::tie(listed[from].seconds, listed[from].next)) from = i;
     }
+    if (from == none) return;
+    const std::string& variant = listed[from].variants[listed[from].next++];
+    std::string id = fmt::format("{}:{}", providers_[from]->name(), variant);
+    if (!seen_.insert(id).second) continue;
+    const double begin = elapsed();
+    // The share is used up by those who took more than their part of it.
+    const double share = listed_deadline_ * prepare_share;
+    const bool late = begin > listed_deadline_ || (begin > share && listed[from].seconds > share / static_cast<double>(listed.size()));
+    if (others > 0 && late) {
+      add(std::move(id), {nullptr, Outcome::pruned, "time budget"}, false);
+      continue;
+    }
+    Prepared prepared = providers_[from]->prepare(variant, request_.problem, request_.constraints);
+    listed[from].seconds += elapsed() - begin;
+    if (prepared.plan) ++others;
+    add(std::move(id), std::move(prepared), false);
+  }
 }
 
 void Tuning::add(std::string id, Prepared prepared, bool is_default) {

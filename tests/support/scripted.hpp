@@ -27,6 +27,7 @@ struct Script {
   bool graph = true;  ///< can be timed by graph replay
   bool listed = true;  ///< false: only refine() names it
   std::vector<std::string> next = {};  ///< what refine() names around it
+  double prepare_seconds = 0;
 };
 
 /// What happened, counted.
@@ -88,6 +89,7 @@ class ScriptedProvider final : public Provider {
     for (const Script& s : scripts_) {
       if (s.variant != variant) continue;
       ++journal_->prepares[s.variant];
+      journal_->clock += s.prepare_seconds;
       if (s.prepare != Outcome::ok) return {nullptr, s.prepare, "as written"};
       if (s.traits.workspace > constraints.workspace_limit) return declined("workspace");
       return {std::make_unique<ScriptedPlan>(name_ + ":" + s.variant, s, journal_), Outcome::ok, ""};
