@@ -150,6 +150,24 @@ TEST_F(Compose, EpiloguesBehindAnyConvolution) {
   EXPECT_GT(count_of("conv_sums"), 0u);
 }
 
+TEST_F(Compose, RefiningNamesNeighboursInsideTheSameComposition) {
+  GemmProblem p(Op::T, Op::N, 257, 129, 131, DType::bf16);
+  const Problem problem = resolve(p);
+  std::vector<std::string> best;
+  for (const std::string& variant : provider_->variants(problem, constraints_, Effort::standard))
+    if (variant.starts_with("copy+cublaslt:")) best.push_back(variant);
+  ASSERT_FALSE(best.empty());
+  best.resize(1);
+  const std::vector<std::string> around = provider_->refine(problem, constraints_, best);
+  ASSERT_FALSE(around.empty());
+  std::size_t made = 0;
+  for (const std::string& variant : around) {
+    EXPECT_TRUE(variant.starts_with("copy+cublaslt:")) << variant;
+    made += provider_->prepare(variant, problem, constraints_).plan != nullptr;
+  }
+  EXPECT_GT(made, 0u);
+}
+
 TEST_F(Compose, NamesThatAreNoPlansAreDeclined) {
   const Problem odd = resolve(GemmProblem(Op::T, Op::N, 67, 45, 131, DType::f16));
   for (const char* text : {"", "+", "copy", "copy+", "copy+tile", "copy+tile:", "copy+nobody:x", "bend+tile:simt_any_f32", ":+"}) {

@@ -119,6 +119,23 @@ class ComposeProvider final : public Provider {
     return names;
   }
 
+  /// What lies around the best plans within each composition, by the word of the provider inside.
+  std::vector<std::string> refine(const Problem& problem, const Constraints& constraints, std::span<const std::string> best) const override {
+    std::vector<std::string> names;
+    for (const compose::Kind& kind : compose::kinds())
+      for (const Provider* provider : inner_) {
+        std::vector<std::string> inner;
+        for (const std::string& variant : best)
+          if (const Parts parts = split(variant); parts.kind == &kind && parts.provider == provider) inner.emplace_back(parts.rest);
+        if (inner.empty()) continue;
+        const std::optional<compose::Rewrite> rewrite = kind.apply(problem);
+        if (!rewrite || rewrite->workspace > constraints.workspace_limit) continue;
+        for (const std::string& variant : provider->refine(rewrite->inner, inside(constraints, *rewrite), inner))
+          names.push_back(fmt::format("{}+{}:{}", kind.name, provider->name(), variant));
+      }
+    return names;
+  }
+
   Prepared prepare(std::string_view variant, const Problem& problem, const Constraints& constraints) const override {
     const auto [kind, provider, rest] = split(variant);
     if (kind == nullptr || provider == nullptr) return declined("no such composition");
