@@ -51,11 +51,19 @@ int conv_depthwise_shared(int row, const DepthwiseShape& shape) noexcept {
   return bytes;
 }
 
-cudaError_t allow_conv_depthwise(int row, const DepthwiseShape& shape) noexcept {
+cudaError_t allow_conv_depthwise(int row) noexcept {
   return with_row(row, [&](auto index) {
     constexpr ConvDepthwiseRow r = conv_depthwise_rows[index()];
-    const auto allow = [&](auto kernel) {
-      return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, conv_depthwise_shared(row, shape));
+    // The limit is the kernel's, and its plans need different amounts: all that a block may have, or the next plan that is prepared
+    // would take from one that is there.
+    const auto allow = [](auto kernel) {
+      int device = 0, most = 0;
+      cudaFuncAttributes attributes{};
+      cudaError_t error = cudaGetDevice(&device);
+      if (error == cudaSuccess) error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+      if (error == cudaSuccess) error = cudaFuncGetAttributes(&attributes, kernel);
+      if (error != cudaSuccess) return error;
+      return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most - static_cast<int>(attributes.sharedSizeBytes));
     };
     if constexpr (r.way == DepthwiseWay::first)
       return allow(depthwise_first<Element<r.type>, chunk_of(r), r.stride>);

@@ -88,6 +88,7 @@ cudaError_t launch_conv_depthwise(int row, const DepthwiseShape& shape, const Co
 
 /// Shared memory of a block of a row that stages planes; 0 for the others.
 int conv_depthwise_shared(int row, const DepthwiseShape& shape) noexcept;
-cudaError_t allow_conv_depthwise(int row, const DepthwiseShape& shape) noexcept;
+/// Before a row's first launch on the current device.
+cudaError_t allow_conv_depthwise(int row) noexcept;
 
 }  // namespace attune

@@ -367,7 +367,7 @@ Prepared prepare(const Device& device, std::string_view variant, const Problem& 
   if (!suits(p, shape, row_of(*choice))) return declined("the row's type, layout, filter, stride or direction");
   if (choice->splits > 512 || !fill_choice(p, *choice, shape)) return declined("rows, columns or splits that do not fit");
   if (std::string why = obstacle(device, constraints, shape, *choice); !why.empty()) return declined(std::move(why));
-  if (const cudaError_t error = allow_conv_depthwise(choice->row, shape); error != cudaSuccess) {
+  if (const cudaError_t error = allow_conv_depthwise(choice->row); error != cudaSuccess) {
     cudaGetLastError();
     return {nullptr, Outcome::failed, cudaGetErrorString(error)};
   }
