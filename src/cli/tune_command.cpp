@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/device_context.hpp"
 #include "cli/options.hpp"
 #include "cli/progress.hpp"
-#include "cli/device_context.hpp"
 #include "cli/table.hpp"
 #include "cli/workers.hpp"
 
@@ -75,7 +75,8 @@ int run_tune(const Options& options) {
   for (const auto& context : contexts) {
     const std::string key = context->impl().runtime().info().key();
     keys.insert(key);
-    workers.push_back({to_text(context->device()), key, [of = &context->context()](const Problem& p) { return tune_right(*of, p); }});
+    workers.push_back(
+        {to_text(context->device()), key, [of = &context->context()](const Problem& p) { return tune_right(*of, p); }});
   }
   Progress progress(static_cast<int>(workload.rows.size() * keys.size()));
   if (!contexts[0]->fallback().empty()) progress.note(fmt::format("{}: using the host engine", contexts[0]->fallback()));
@@ -104,11 +105,16 @@ int run_tune(const Options& options) {
     if (options.json)
       print_json(result);
     else
-      table.row({result.row->name, result.worker, to_string(info.source), std::to_string(info.timed), std::to_string(info.rejected),
-                 format_us(info.time_us), format_us(info.default_us), format_ratio(info.default_us, info.time_us),
-                 format_error(info.max_error), info.plan});
+      table.row({result.row->name, result.worker, to_string(info.source), std::to_string(info.timed),
+                 std::to_string(info.rejected), format_us(info.time_us), format_us(info.default_us),
+                 format_ratio(info.default_us, info.time_us), format_error(info.max_error), info.plan});
   };
-  tune_with(workers, workload.rows, [&](const Row& row) { progress.next(row.name); }, report);
+  const auto lost = [&](const Worker& worker, const std::string& why) {
+    progress.note(fmt::format("{}: lost, and not used any more: {}", worker.name, why));
+    all_good = false;
+  };
+  tune_with(workers, workload.rows, {[&](const Row& row) { progress.next(row.name); }, report, lost});
+  progress.clear();
   if (!options.json) fmt::print("{} rows done, {} not\n", good, bad);
   return bad == 0 && all_good ? exit_ok : exit_bad_rows;
 }
