@@ -315,6 +315,20 @@ TEST_F(Program, RecordPassesTheStatusOnAndTuneReadsWhatItWrote) {
   EXPECT_EQ(rows[0]["name"], "gemm m=32 n=16 k=8");
 }
 
+TEST_F(Program, ARowIsTunedUnderItsOwnConstraintsAndTheNextUnderTheUsual) {
+  write(folder_ / "r.txt",
+        "3 gemm m=32 n=16 k=8 | math=transforms workspace=32MiB deterministic\n2 gemm m=32 n=16 k=8\n"
+        "1 gemm m=8 n=8 k=8 | workspace=3MiB\n");
+  const Result tuned = run("tune r.txt --json --device host --plans p.jsonl", "ATTUNE_WORKSPACE_MB=4");
+  EXPECT_EQ(tuned.status, 1);
+  EXPECT_NE(tuned.err.find("workspace=3MiB"), std::string::npos) << tuned.err;
+  EXPECT_EQ(tuned.objects().size(), 2u);
+  std::vector<std::string> constraints;
+  std::istringstream lines(read(folder_ / "p.jsonl"));
+  for (std::string line; std::getline(lines, line);) constraints.push_back(nlohmann::json::parse(line)["constraints"]);
+  EXPECT_EQ(constraints, (std::vector<std::string>{"math=strict workspace=32MiB deterministic", "math=strict workspace=4MiB"}));
+}
+
 TEST_F(Program, BenchWritesJson) {
   write(folder_ / "b.csv", "gemm,sq,fp32,N,N,64,64,64,1\ngemm,bad,fp32\n");
   const Result result = run("bench b.csv --json --device host");

@@ -159,6 +159,44 @@ TEST_F(Recorded, WhatTf32MayDoIsInTheText) {
   EXPECT_EQ(std::get<GemmProblem>(parse_problem(counts().begin()->first)).compute, Compute::f32_tf32);
 }
 
+TEST_F(Recorded, ConstraintsThatAreNotTheDefaultsAreInTheTextAndComeBack) {
+  {
+    Context ctx = context();
+    ctx.set_record_file(path_);
+    call(ctx, 16);
+    ctx.set_deterministic(true);
+    ctx.set_workspace_limit(std::size_t{32} << 20);
+    call(ctx, 16), call(ctx, 16);
+  }
+  const auto found = counts();
+  ASSERT_EQ(found.size(), 2u);
+  for (const auto& [text, calls] : found) {
+    const Called called = parse_called(text);
+    EXPECT_EQ(called.constraints.has_value(), calls == 2) << text;
+    EXPECT_EQ(called.constraints.value_or(Constraints()).deterministic, calls == 2) << text;
+    EXPECT_EQ(called.constraints.value_or(Constraints()).workspace_limit, (calls == 2 ? 32u : 256u) * mebibyte) << text;
+    EXPECT_EQ(std::get<GemmProblem>(called.problem).m, 16);
+  }
+}
+
+TEST(ProblemCounts, ConstraintsAreReadAsTheyAreWritten) {
+  for (const std::size_t limit : workspace_limits)
+    for (const bool deterministic : {false, true})
+      for (unsigned modes = 0; modes < 16; ++modes) {
+        const Constraints c{deterministic, static_cast<MathMode>(modes), limit, 0};
+        EXPECT_EQ(parse_constraints(to_text(c)), c) << to_text(c);
+      }
+  for (const char* text : {"math=fast", "math=tf32,", "workspace=3MiB", "deterministic=1", "sms=4", "x"}) {
+    try {
+      parse_constraints(text);
+      ADD_FAILURE() << text;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.status(), Status::invalid_argument);
+      EXPECT_NE(std::string(e.what()).find(text), std::string::npos) << e.what();
+    }
+  }
+}
+
 TEST_F(Recorded, AFileThatCannotBeWrittenIsOneWarningAndNoFailedCall) {
   int warnings = 0;
   {
@@ -207,7 +245,7 @@ Outcome run(const std::vector<std::pair<std::string, std::string>>& devices, con
   std::vector<Worker> workers;
   for (const auto& [name, key] : devices) {
     key_of[name] = key;
-    workers.push_back({name, key, [dead = lost.contains(name)](const Problem&) -> PlanInfo {
+    workers.push_back({name, key, [dead = lost.contains(name)](const Row&) -> PlanInfo {
                          if (dead) throw Error(Status::device_error, "gone");
                          return {};
                        }});
@@ -244,8 +282,8 @@ std::size_t records_after(const std::vector<std::string>& devices, const std::ve
     contexts.push_back(Context::Impl::wrap(
         std::make_unique<Context::Impl>(std::move(backend), [](const char*) -> const char* { return nullptr; })));
     contexts.back().set_plan_file(path.string());
-    workers.push_back(
-        {"cuda:" + std::to_string(workers.size()), key, [&ctx = contexts.back()](const Problem& p) { return ctx.tune(p); }});
+    workers.push_back({"cuda:" + std::to_string(workers.size()), key,
+                       [&ctx = contexts.back()](const Row& row) { return ctx.tune(*row.problem); }});
   }
   tune_with(workers, list,
             {[](const Row&) {}, [](const WorkerResult& result) { EXPECT_EQ(result.wrong, ""); },
@@ -302,13 +340,13 @@ TEST(Workers, ARowHandedBackLateFindsAWorkerThatHadNothingLeftToDo) {
   const auto idle = other_is_idle.get_future().share();
   const auto has_row = other_has_row.get_future().share();
   const std::vector<Worker> workers{{"cuda:0", "H",
-                                     [&](const Problem&) -> PlanInfo {
+                                     [&](const Row&) -> PlanInfo {
                                        other_has_row.set_value();
                                        idle.wait();
                                        std::this_thread::sleep_for(std::chrono::milliseconds(50));
                                        throw Error(Status::device_error, "gone");
                                      }},
-                                    {"cuda:1", "H", [&](const Problem&) -> PlanInfo {
+                                    {"cuda:1", "H", [&](const Row&) -> PlanInfo {
                                        has_row.wait();
                                        ++done;
                                        return {};

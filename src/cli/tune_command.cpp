@@ -54,9 +54,10 @@ std::vector<std::unique_ptr<DeviceContext>> open_devices(const Options& options,
   return contexts;
 }
 
-/// The plan of one problem; throws Error when there is none that is right.
-PlanInfo tune_right(Context& context, const Problem& problem) {
-  PlanInfo info = context.tune(problem);
+/// The plan of one row; throws Error when there is none that is right.
+PlanInfo tune_right(DeviceContext& context, const Row& row) {
+  context.constrain(row.constraints);
+  PlanInfo info = context.context().tune(*row.problem);
   if (info.max_error > 1)
     throw Error(Status::internal, fmt::format("{}: its error is {} times the bound", info.plan, info.max_error));
   return info;
@@ -75,8 +76,7 @@ int run_tune(const Options& options) {
   for (const auto& context : contexts) {
     const std::string key = context->impl().runtime().info().key();
     keys.insert(key);
-    workers.push_back(
-        {to_text(context->device()), key, [of = &context->context()](const Problem& p) { return tune_right(*of, p); }});
+    workers.push_back({to_text(context->device()), key, [of = context.get()](const Row& row) { return tune_right(*of, row); }});
   }
   Progress progress(static_cast<int>(workload.rows.size() * keys.size()));
   if (!contexts[0]->fallback().empty()) progress.note(fmt::format("{}: using the host engine", contexts[0]->fallback()));

@@ -70,7 +70,7 @@ class Pool {
       WorkerResult result{row, worker.name, {}, {}};
       bool lost = false;
       try {
-        result.info = worker.tune(*row->problem);
+        result.info = worker.tune(*row);
       } catch (const Error& e) {
         result.wrong = e.what();
         lost = e.status() == Status::device_error || e.status() == Status::no_device;

@@ -13,8 +13,8 @@ namespace attune::cli {
 struct Worker {
   std::string name;        ///< of its device, for messages
   std::string device_key;  ///< plans serve devices of one key
-  /// Throws Error: device_error and no_device when the device is lost, everything else about the problem alone.
-  std::function<PlanInfo(const Problem&)> tune;
+  /// Throws Error: device_error and no_device when the device is lost, everything else about the row alone.
+  std::function<PlanInfo(const Row&)> tune;
 };
 
 /// What became of a row on devices of one key.
