@@ -211,7 +211,7 @@ ProblemCounts::Counter* Context::Impl::counter_of(const Problem& problem, const 
           if (tf32 && p.compute == Compute::f32) p.compute = Compute::f32_tf32;
       },
       written);
-  return &counts_.of(to_string(written));
+  return &counts_.of(called_text(written, constraints));
 }
 
 void Context::Impl::write_counts(const std::string& path) noexcept {

@@ -91,7 +91,9 @@ void Context::Impl::call_slowly(const Problem& problem, const Key& key, std::uin
   const bool capturing = backend_.runtime->capturing(launch.stream);
   // Resolving makes f32 of Compute::f32_tf32: what that allows is taken from the problem as it was given.
   const Obtained obtained = obtain(problem, key, word, Request::call, capturing, nullptr);
-  if (ProblemCounts::Counter* const calls = counter_of(resolved, constraints_of(problem, word))) calls->fetch_add(1);
+  // A plan that was found and failed has counted the call.
+  if (!failed.plan)
+    if (ProblemCounts::Counter* const calls = counter_of(resolved, constraints_of(problem, word))) calls->fetch_add(1);
   run_or_replace(resolved, constraints_of(problem, word), key, obtained, launch, failed);
 }
 

@@ -263,23 +263,32 @@ TEST_F(Program, PlansAreCheckedPrunedAndMerged) {
   EXPECT_EQ(check.status, 0) << check.out;
   EXPECT_NE(check.out.find(" 3 usable"), std::string::npos) << check.out;
 
-  // A slower record of the first key, one of another device, one of a provider that has changed, a newer line, a damaged one.
-  nlohmann::json first = nlohmann::json::parse(good.substr(0, good.find('\n'))), slow = first, foreign = first, stale = first;
-  slow["us"] = first["us"].get<double>() * 2, slow["plan"] = "host:direct", slow["version"] = first["version"];
-  foreign["device"] = "another", stale["version"] = "old";
-  write(folder_ / "p.jsonl", good + foreign.dump() + "\n" + stale.dump() + "\n{\"v\":99}\nnot json\n");
+  // A slower record of the first key, one of another device, one of a provider that has changed, one of a variant that is not
+  // built in, a newer line, a damaged one.
+  const nlohmann::json first = nlohmann::json::parse(good.substr(0, good.find('\n')));
+  nlohmann::json slow = first, foreign = first, stale = first, absent = first;
+  slow["us"] = first["us"].get<double>() * 2;
+  foreign["device"] = "another", stale["version"] = "old", absent["plan"] = "host:not_built_in";
+  std::string text = good;
+  for (const auto& record : {slow, foreign, stale, absent}) text += record.dump() + "\n";
+  write(folder_ / "p.jsonl", text + "{\"v\":99}\nnot json\n");
   check = run("plans check p.jsonl");
   EXPECT_EQ(check.status, 1);
-  for (const char* line : {" 3 usable", " 1 of a provider", " 1 of other devices", " 1 of a newer version", " 1 damaged", "p.jsonl:7: "})
+  for (const char* line : {" 4 usable", " 1 of a provider that has changed", " 1 of a provider that is not here",
+                           " 1 of other devices", " 1 of a newer version", " 1 damaged", "p.jsonl:9: "})
     EXPECT_NE(check.out.find(line), std::string::npos) << line << "\n" << check.out;
 
   const Result prune = run("plans prune p.jsonl");
   EXPECT_EQ(prune.status, 0) << prune.err;
-  EXPECT_NE(prune.out.find("dropped 1 of a provider that has changed, 0 beaten"), std::string::npos) << prune.out;
-  EXPECT_NE(prune.out.find("1 damaged; 5 left"), std::string::npos) << prune.out;
+  EXPECT_NE(prune.out.find("dropped 1 of a provider that has changed, 1 beaten"), std::string::npos) << prune.out;
+  EXPECT_NE(prune.out.find("1 damaged; 6 left"), std::string::npos) << prune.out;
   EXPECT_EQ(run("plans check p.jsonl").status, 0);
   EXPECT_EQ(count(read(folder_ / "p.jsonl"), "\"another\""), 1u) << "other devices' records stay";
   EXPECT_EQ(count(read(folder_ / "p.jsonl"), "{\"v\":99}"), 1u) << "and lines of newer versions";
+  EXPECT_EQ(count(read(folder_ / "p.jsonl"), "not_built_in"), 1u) << "and records of what another build may have";
+  const std::string pruned = read(folder_ / "p.jsonl");
+  std::istringstream lines(good);
+  for (std::string line; std::getline(lines, line);) EXPECT_EQ(count(pruned, line), 1u) << "no winner is lost: " << line;
 
   write(folder_ / "q.jsonl", good);
   EXPECT_EQ(run("plans merge new.jsonl p.jsonl q.jsonl").status, 0);
@@ -297,12 +306,27 @@ TEST_F(Program, RecordPassesTheStatusOnAndTuneReadsWhatItWrote) {
 
   // The command finds the name of the file in its environment; here it writes what a context would.
   const Result recorded =
-      run("record --out r.txt -- sh -c 'echo 12 gemm m=32 n=16 k=8 > \"$ATTUNE_RECORD\"; echo 3 gemm m=8 n=8 k=8 >> \"$ATTUNE_RECORD\"'");
+      run("record --out r.txt -- sh -c 'echo 12 gemm m=32 n=16 k=8 > \"$ATTUNE_RECORD\"; echo 3 gemm m=8 n=8 k=8 >> "
+          "\"$ATTUNE_RECORD\"'");
   EXPECT_EQ(recorded.status, 0) << recorded.err;
   EXPECT_NE(recorded.out.find("12  gemm m=32 n=16 k=8"), std::string::npos) << recorded.out;
   const auto rows = run("tune r.txt --json --device host").objects();
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0]["name"], "gemm m=32 n=16 k=8");
+}
+
+TEST_F(Program, ARowIsTunedUnderItsOwnConstraintsAndTheNextUnderTheUsual) {
+  write(folder_ / "r.txt",
+        "3 gemm m=32 n=16 k=8 | math=transforms workspace=32MiB deterministic\n2 gemm m=32 n=16 k=8\n"
+        "1 gemm m=8 n=8 k=8 | workspace=3MiB\n");
+  const Result tuned = run("tune r.txt --json --device host --plans p.jsonl", "ATTUNE_WORKSPACE_MB=4");
+  EXPECT_EQ(tuned.status, 1);
+  EXPECT_NE(tuned.err.find("workspace=3MiB"), std::string::npos) << tuned.err;
+  EXPECT_EQ(tuned.objects().size(), 2u);
+  std::vector<std::string> constraints;
+  std::istringstream lines(read(folder_ / "p.jsonl"));
+  for (std::string line; std::getline(lines, line);) constraints.push_back(nlohmann::json::parse(line)["constraints"]);
+  EXPECT_EQ(constraints, (std::vector<std::string>{"math=strict workspace=32MiB deterministic", "math=strict workspace=4MiB"}));
 }
 
 TEST_F(Program, BenchWritesJson) {
@@ -315,6 +339,7 @@ TEST_F(Program, BenchWritesJson) {
   EXPECT_NE(rows[0]["winner"], "");
   EXPECT_EQ(rows[1]["name"], "bad");
   EXPECT_NE(rows[1]["wrong"], "");
+  for (const auto& [name, value] : rows[0].items()) EXPECT_TRUE(rows[1].contains(name)) << name;
   EXPECT_NE(result.err.find("Geometric means"), std::string::npos) << "the rest goes to stderr";
 }
 

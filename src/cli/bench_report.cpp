@@ -113,13 +113,16 @@ void print_json(const BenchResult& r) {
   nlohmann::ordered_json line;
   const auto figure = [&](const char* name, double value) { line[name] = value > 0 ? nlohmann::ordered_json(value) : nullptr; };
   line["kind"] = r.row->kind, line["name"] = r.row->name, line["class"] = r.row->class_name, line["dtype"] = r.row->dtype;
-  if (!r.wrong.empty()) {
-    line["wrong"] = r.wrong;
-  } else {
+  if (r.wrong.empty()) {
     figure("floor_us", r.floor_us), figure("default_us", r.default_us), figure("vendor_best_us", r.vendor_best_us);
     figure("winner_us", r.winner_us), line["winner"] = r.winner;
     figure("own_best_us", r.own_best_us), line["own_best"] = r.own_best;
     line["timed"] = r.timed, line["rejected"] = r.rejected, line["max_error"] = r.max_error;
+  } else {
+    for (const char* name : {"floor_us", "default_us", "vendor_best_us", "winner_us", "winner", "own_best_us", "own_best",
+                             "timed", "rejected", "max_error"})
+      line[name] = nullptr;
+    line["wrong"] = r.wrong;
   }
   fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   std::fflush(stdout);

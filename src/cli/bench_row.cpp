@@ -21,7 +21,8 @@ constexpr std::size_t own_entrants = 2;
 
 bool is_composed(std::string_view id) { return id.starts_with("compose:"); }
 
-/// Attune's own kernels: the tile provider, also within composed plans, and the host engine's variants other than its libraries.
+/// Attune's own kernels: the tile provider, also within composed plans, and the host engine's variants other than its
+/// libraries.
 bool is_own(std::string_view id) {
   return id.starts_with("tile:") || (is_composed(id) && id.find("+tile:") != std::string_view::npos) ||
          (id.starts_with("host:") && !id.starts_with("host:openblas") && !id.starts_with("host:onednn"));
@@ -158,7 +159,8 @@ void take_times(const RowBench& bench, const Contest& contest, BenchResult& resu
 
 bool slower(const BenchResult& r) { return r.default_us > 0 && r.winner_us > r.default_us * 1.02 + 0.1; }
 
-void compare(DeviceContext& device_context, const PlanInfo& info, const std::vector<CandidateResult>& report, BenchResult& result) {
+void compare(DeviceContext& device_context, const PlanInfo& info, const std::vector<CandidateResult>& report,
+             BenchResult& result) {
   Known known;
   for (const CandidateResult& candidate : report) known.emplace(candidate.plan, &candidate);
   RowBench bench(device_context, *result.row);
@@ -196,6 +198,7 @@ BenchResult bench_row(DeviceContext& device_context, const Ceilings& ceilings, c
   try {
     std::vector<CandidateResult> report;
     const auto begin = std::chrono::steady_clock::now();
+    device_context.constrain(row.constraints);
     const PlanInfo info = device_context.impl().tune(*row.problem, &report);
     result.tune_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     result.timed = info.timed;

@@ -51,6 +51,21 @@ DeviceContext::DeviceContext(const Options& options, bool own_plans_only)
       settings.cache_write.set(*options.plans, Origin::flag, "--plans");
     }
   });
+  own_ = impl().settings();
+}
+
+void DeviceContext::constrain(const std::optional<Constraints>& constraints) {
+  if (!constraints && !constrained_) return;
+  constrained_ = constraints.has_value();
+  impl().change([&](Settings& settings) {
+    settings.deterministic = own_.deterministic;
+    settings.workspace_limit = own_.workspace_limit;
+    settings.math = own_.math;
+    if (!constraints) return;
+    settings.deterministic.set(constraints->deterministic, Origin::flag, "row");
+    settings.workspace_limit.set(constraints->workspace_limit, Origin::flag, "row");
+    settings.math.set(constraints->math, Origin::flag, "row");
+  });
 }
 
 }  // namespace attune::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attune/context.hpp>
+#include <optional>
 #include <string>
 
 #include "cli/options.hpp"
@@ -15,6 +16,9 @@ class DeviceContext {
   /// environment, and a context reads the files of its environment at once. Throws Error.
   explicit DeviceContext(const Options& options, bool own_plans_only = false);
 
+  /// From now on these hold, over every setting; none: the command's own settings again.
+  void constrain(const std::optional<Constraints>& constraints);
+
   Context& context() noexcept { return context_; }
   Context::Impl& impl() noexcept { return context_.impl(); }
   Device device() const noexcept { return device_; }
@@ -26,6 +30,8 @@ class DeviceContext {
   std::string fallback_;  // choosing the device may set it
   Device device_;
   Context context_;
+  Settings own_;  ///< without what rows ask for
+  bool constrained_ = false;
 };
 
 }  // namespace attune::cli

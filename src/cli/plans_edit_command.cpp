@@ -23,12 +23,15 @@ class Devices {
     for (int i = 0; i < count; ++i) add(Device::cuda(i));
     add(Device::host());
   }
-  enum class Standing { usable, stale, foreign };
-  /// Stale: its provider here has another version by now, or is gone.
+  /// Stale: its provider has another version by now. Absent: this program or this machine lacks the provider or the variant at
+  /// present, and may have it again.
+  enum class Standing { usable, stale, absent, foreign };
   Standing standing(const Record& record) const {
     const auto found = backends_.find(record.key.device);
     if (found == backends_.end()) return Standing::foreign;
-    return plan_version(found->second.providers, record.plan) == record.version ? Standing::usable : Standing::stale;
+    const std::string version = plan_version(found->second.providers, record.plan);
+    if (version.empty()) return Standing::absent;
+    return version == record.version ? Standing::usable : Standing::stale;
   }
 
  private:
@@ -66,10 +69,11 @@ int run_plans_check(const Options& options) {
   const PlanFile file = read_plan_file(options.file);
   require(file.error);
   const Devices devices;
-  std::size_t usable = 0, stale = 0, foreign = 0, newer = 0;
+  std::size_t usable = 0, stale = 0, absent = 0, foreign = 0, newer = 0;
   for (const Record& record : file.records) switch (devices.standing(record)) {
       case Devices::Standing::usable: ++usable; break;
       case Devices::Standing::stale: ++stale; break;
+      case Devices::Standing::absent: ++absent; break;
       case Devices::Standing::foreign: ++foreign; break;
     }
   for (const std::string& line : file.kept) newer += of_newer_version(line);
@@ -77,6 +81,7 @@ int run_plans_check(const Options& options) {
   fmt::print("{}\n", options.file);
   fmt::print("  {:>7} usable on a device of this machine\n", usable);
   fmt::print("  {:>7} of a provider that has changed since: tuned again when they are met\n", stale);
+  fmt::print("  {:>7} of a provider that is not here\n", absent);
   fmt::print("  {:>7} of other devices\n", foreign);
   fmt::print("  {:>7} of a newer version of Attune\n", newer);
   fmt::print("  {:>7} damaged\n", damaged);
@@ -109,8 +114,8 @@ int run_plans_prune(const Options& options) {
     left = file.records.size() + file.kept.size();
     return std::string();
   }));
-  fmt::print("{}: dropped {} of a provider that has changed, {} beaten by another of the same key, {} damaged; {} left\n", options.file,
-             stale, beaten, damaged, left);
+  fmt::print("{}: dropped {} of a provider that has changed, {} beaten by another of the same key, {} damaged; {} left\n",
+             options.file, stale, beaten, damaged, left);
   return exit_ok;
 }
 

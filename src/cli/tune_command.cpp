@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/device_context.hpp"
 #include "cli/options.hpp"
 #include "cli/progress.hpp"
-#include "cli/device_context.hpp"
 #include "cli/table.hpp"
 #include "cli/workers.hpp"
 
@@ -54,9 +54,10 @@ std::vector<std::unique_ptr<DeviceContext>> open_devices(const Options& options,
   return contexts;
 }
 
-/// The plan of one problem; throws Error when there is none that is right.
-PlanInfo tune_right(Context& context, const Problem& problem) {
-  PlanInfo info = context.tune(problem);
+/// The plan of one row; throws Error when there is none that is right.
+PlanInfo tune_right(DeviceContext& context, const Row& row) {
+  context.constrain(row.constraints);
+  PlanInfo info = context.context().tune(*row.problem);
   if (info.max_error > 1)
     throw Error(Status::internal, fmt::format("{}: its error is {} times the bound", info.plan, info.max_error));
   return info;
@@ -75,7 +76,7 @@ int run_tune(const Options& options) {
   for (const auto& context : contexts) {
     const std::string key = context->impl().runtime().info().key();
     keys.insert(key);
-    workers.push_back({to_text(context->device()), key, [of = &context->context()](const Problem& p) { return tune_right(*of, p); }});
+    workers.push_back({to_text(context->device()), key, [of = context.get()](const Row& row) { return tune_right(*of, row); }});
   }
   Progress progress(static_cast<int>(workload.rows.size() * keys.size()));
   if (!contexts[0]->fallback().empty()) progress.note(fmt::format("{}: using the host engine", contexts[0]->fallback()));
@@ -104,11 +105,16 @@ int run_tune(const Options& options) {
     if (options.json)
       print_json(result);
     else
-      table.row({result.row->name, result.worker, to_string(info.source), std::to_string(info.timed), std::to_string(info.rejected),
-                 format_us(info.time_us), format_us(info.default_us), format_ratio(info.default_us, info.time_us),
-                 format_error(info.max_error), info.plan});
+      table.row({result.row->name, result.worker, to_string(info.source), std::to_string(info.timed),
+                 std::to_string(info.rejected), format_us(info.time_us), format_us(info.default_us),
+                 format_ratio(info.default_us, info.time_us), format_error(info.max_error), info.plan});
   };
-  tune_with(workers, workload.rows, [&](const Row& row) { progress.next(row.name); }, report);
+  const auto lost = [&](const Worker& worker, const std::string& why) {
+    progress.note(fmt::format("{}: lost, and not used any more: {}", worker.name, why));
+    all_good = false;
+  };
+  tune_with(workers, workload.rows, {[&](const Row& row) { progress.next(row.name); }, report, lost});
+  progress.clear();
   if (!options.json) fmt::print("{} rows done, {} not\n", good, bad);
   return bad == 0 && all_good ? exit_ok : exit_bad_rows;
 }

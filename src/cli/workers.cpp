@@ -2,6 +2,7 @@
 
 #include <attune/error.hpp>
 
+#include <condition_variable>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -10,25 +11,30 @@
 namespace attune::cli {
 namespace {
 
+struct Waiting {
+  const Row* row = nullptr;
+  bool begun = false;  ///< a lost worker handed it back
+};
+
 /// The rows that wait for devices of one key.
 struct Queue {
-  std::deque<const Row*> rows;
+  std::deque<Waiting> rows;
+  int under_way = 0;      ///< rows that a worker has, and may hand back
   std::string last_loss;  ///< why the last worker went
 };
 
 class Pool {
  public:
-  Pool(const std::vector<Worker>& workers, const std::vector<Row>& rows, const std::function<void(const Row&)>& begin,
-       const std::function<void(const WorkerResult&)>& report)
-      : workers_(workers), begin_(begin), report_(report) {
+  Pool(const std::vector<Worker>& workers, const std::vector<Row>& rows, const WorkerEvents& events)
+      : workers_(workers), events_(events) {
     for (const Worker& worker : workers) queues_[worker.device_key];
     for (const Row& row : rows) {
       if (row.wrong.empty()) {
-        for (auto& [key, queue] : queues_) queue.rows.push_back(&row);
+        for (auto& [key, queue] : queues_) queue.rows.push_back({&row});
         continue;
       }
-      begin_(row);
-      report_({&row, "", {}, row.wrong});
+      events_.begin(row);
+      events_.report({&row, "", {}, row.wrong});
     }
   }
 
@@ -39,17 +45,23 @@ class Pool {
 
   void report_what_is_left() {
     for (auto& [key, queue] : queues_)
-      for (const Row* row : queue.rows) report_({row, "", {}, queue.last_loss});
+      for (const Waiting& left : queue.rows) {
+        if (!left.begun) events_.begin(*left.row);
+        events_.report({left.row, "", {}, queue.last_loss});
+      }
   }
 
  private:
+  /// Waits while another worker may yet hand a row back; null when all rows are done.
   const Row* next(Queue& queue) {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !queue.rows.empty() || queue.under_way == 0; });
     if (queue.rows.empty()) return nullptr;
-    const Row* row = queue.rows.front();
+    const Waiting next = queue.rows.front();
     queue.rows.pop_front();
-    begin_(*row);
-    return row;
+    ++queue.under_way;
+    if (!next.begun) events_.begin(*next.row);
+    return next.row;
   }
 
   void work(const Worker& worker) {
@@ -58,7 +70,7 @@ class Pool {
       WorkerResult result{row, worker.name, {}, {}};
       bool lost = false;
       try {
-        result.info = worker.tune(*row->problem);
+        result.info = worker.tune(*row);
       } catch (const Error& e) {
         result.wrong = e.what();
         lost = e.status() == Status::device_error || e.status() == Status::no_device;
@@ -66,27 +78,29 @@ class Pool {
         result.wrong = e.what();
       }
       const std::lock_guard lock(mutex_);
+      --queue.under_way;
+      changed_.notify_all();
       if (lost) {
-        queue.rows.push_front(row);
+        queue.rows.push_front({row, true});
         queue.last_loss = worker.name + ": " + result.wrong;
+        events_.lost(worker, result.wrong);
         return;
       }
-      report_(result);
+      events_.report(result);
     }
   }
 
   const std::vector<Worker>& workers_;
-  const std::function<void(const Row&)>& begin_;
-  const std::function<void(const WorkerResult&)>& report_;
-  std::mutex mutex_;  ///< guards the queues and the reports
+  const WorkerEvents& events_;
+  std::mutex mutex_;  ///< guards the queues, and is held during events
+  std::condition_variable changed_;
   std::map<std::string, Queue> queues_;
 };
 
 }  // namespace
 
-void tune_with(const std::vector<Worker>& workers, const std::vector<Row>& rows, const std::function<void(const Row&)>& begin,
-               const std::function<void(const WorkerResult&)>& report) {
-  Pool pool(workers, rows, begin, report);
+void tune_with(const std::vector<Worker>& workers, const std::vector<Row>& rows, const WorkerEvents& events) {
+  Pool pool(workers, rows, events);
   pool.run();
   pool.report_what_is_left();
 }

@@ -188,7 +188,9 @@ void parse_into(Row& row, std::string_view text) {
   if (row.calls > 0 && !own_text) refuse("a count stands only before a problem in Attune's own text form");
   if (own_text && (word == "gemm" || word == "conv" || word == "pool")) {
     row.name = text;
-    row.problem = parse_problem(text);
+    Called called = parse_called(text);
+    row.problem = std::move(called.problem);
+    row.constraints = called.constraints;
     const auto* conv = std::get_if<ConvProblem>(&*row.problem);
     row.kind = conv && conv->spatial() == 3 ? "conv3d" : word;
     row.dtype = type_name(*row.problem);

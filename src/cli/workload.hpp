@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/constraints.hpp"
+
 namespace attune::cli {
 
 struct Row {
@@ -15,9 +17,10 @@ struct Row {
   std::string name;        ///< the text itself for a line in Attune's text form; may be empty where the line cannot be read
   std::string class_name;  ///< from classes.csv beside the file; may be empty
   std::string dtype;       ///< bf16, fp16, fp8, tf32, fp32 or fp64
-  std::optional<Problem> problem;  ///< none where the line cannot be read
-  std::string wrong;               ///< why the row cannot be run; empty for a good row
-  std::uint64_t calls = 0;         ///< how often the problem was recorded; 0 where the line does not say
+  std::optional<Problem> problem;          ///< none where the line cannot be read
+  std::optional<Constraints> constraints;  ///< that it is called under; none: those of the command's settings
+  std::string wrong;                       ///< why the row cannot be run; empty for a good row
+  std::uint64_t calls = 0;                 ///< how often the problem was recorded; 0 where the line does not say
 };
 
 struct Workload {

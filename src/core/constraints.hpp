@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 
 namespace attune {
 
@@ -16,7 +17,7 @@ struct Constraints {
   bool deterministic = false;
   MathMode math = MathMode::transforms;
   std::size_t workspace_limit = 256 * mebibyte;  ///< one of workspace_limits
-  std::int32_t sm_count = 0;                    ///< 0: all
+  std::int32_t sm_count = 0;                     ///< 0: all
 
   friend bool operator==(const Constraints&, const Constraints&) = default;
 };
@@ -34,6 +35,8 @@ constexpr std::size_t round_workspace_limit(std::size_t bytes) noexcept {
 std::string to_text(MathMode modes);
 /// "math=transforms workspace=32MiB deterministic": the constraints' part of a key in a plan file.
 std::string to_text(const Constraints& constraints);
+/// Reads what to_text writes; what is not named is as in Constraints(). Throws Error(invalid_argument) that names the word.
+Constraints parse_constraints(std::string_view text);
 
 constexpr bool allows(const Constraints& c, MathMode mode) noexcept { return any(c.math & mode); }
 

@@ -17,7 +17,7 @@ class Writer {
   explicit Writer(std::string op) : text_(std::move(op)) {}
 
   template <class E>
-    requires std::is_enum_v<E>
+  requires std::is_enum_v<E>
   void field(const char* name, E value, E standard) {
     if (value != standard) word(name, std::string(name_of(value)));
   }
@@ -46,8 +46,8 @@ class Writer {
   std::string text_;
 };
 
-[[noreturn]] void refuse(std::string_view word, const std::string& why) {
-  throw Error(Status::invalid_argument, fmt::format("problem text: '{}': {}", word.substr(0, 64), why));
+[[noreturn]] void refuse(std::string_view word, const std::string& why, const char* what = "problem") {
+  throw Error(Status::invalid_argument, fmt::format("{} text: '{}': {}", what, word.substr(0, 64), why));
 }
 
 struct Word {
@@ -55,12 +55,26 @@ struct Word {
   bool used = false;
 };
 
+std::vector<Word> words_of(std::string_view text) {
+  std::vector<Word> words;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t begin = text.find_first_not_of(" \t\r", at);
+    if (begin == std::string_view::npos) break;
+    const std::size_t end = std::min(text.find_first_of(" \t\r", begin), text.size());
+    const std::string_view word = text.substr(begin, end - begin);
+    const std::size_t equals = word.find('=');
+    words.push_back({word, word.substr(0, equals), equals == std::string_view::npos ? "" : word.substr(equals + 1)});
+    at = end;
+  }
+  return words;
+}
+
 class Parser {
  public:
   explicit Parser(std::vector<Word>& words) : words_(words) {}
 
   template <class E>
-    requires std::is_enum_v<E>
+  requires std::is_enum_v<E>
   void field(const char* name, E& value, E standard) {
     value = standard;
     if (const Word* word = find(name)) {
@@ -158,16 +172,7 @@ std::string to_string(const Problem& problem) {
 }
 
 Problem parse_problem(std::string_view text) {
-  std::vector<Word> words;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t begin = text.find_first_not_of(" \t\r", at);
-    if (begin == std::string_view::npos) break;
-    const std::size_t end = std::min(text.find_first_of(" \t\r", begin), text.size());
-    const std::string_view word = text.substr(begin, end - begin);
-    const std::size_t equals = word.find('=');
-    words.push_back({word, word.substr(0, equals), equals == std::string_view::npos ? "" : word.substr(equals + 1)});
-    at = end;
-  }
+  std::vector<Word> words = words_of(text);
   if (words.empty()) refuse("", "empty; starts with the name of an op");
   return parse_op<0>(words);
 }
@@ -179,9 +184,10 @@ struct ModeName {
   MathMode mode;
   const char* name;
 };
-constexpr ModeName mode_names[] = {
-    {MathMode::tf32, "tf32"}, {MathMode::reduced_reduction, "reduced_reduction"}, {MathMode::transforms, "transforms"},
-    {MathMode::fp8_fast, "fp8_fast"}};
+constexpr ModeName mode_names[] = {{MathMode::tf32, "tf32"},
+                                   {MathMode::reduced_reduction, "reduced_reduction"},
+                                   {MathMode::transforms, "transforms"},
+                                   {MathMode::fp8_fast, "fp8_fast"}};
 }  // namespace
 
 std::string to_text(MathMode modes) {
@@ -197,6 +203,46 @@ std::string to_text(const Constraints& c) {
   if (c.deterministic) text += " deterministic";
   if (c.sm_count != 0) text += fmt::format(" sms={}", c.sm_count);
   return text;
+}
+
+namespace {
+
+MathMode parse_modes(const Word& word) {
+  MathMode modes{};
+  if (word.value == "strict") return modes;
+  for (std::string_view rest = word.value;;) {
+    const std::size_t comma = rest.find(',');
+    const auto found = std::find_if(std::begin(mode_names), std::end(mode_names),
+                                    [&](const ModeName& m) { return m.name == rest.substr(0, comma); });
+    if (found == std::end(mode_names))
+      refuse(word.text, "accepted are strict, or any of tf32,reduced_reduction,transforms,fp8_fast", "constraints");
+    modes = modes | found->mode;
+    if (comma == std::string_view::npos) return modes;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+std::size_t parse_limit(const Word& word) {
+  for (const std::size_t limit : workspace_limits)
+    if (word.value == (limit == no_limit ? "none" : fmt::format("{}MiB", limit / mebibyte))) return limit;
+  refuse(word.text, "accepted are 0MiB, 1MiB, 4MiB, 32MiB, 256MiB, none", "constraints");
+}
+
+}  // namespace
+
+Constraints parse_constraints(std::string_view text) {
+  Constraints c;
+  for (const Word& word : words_of(text)) {
+    if (word.name == "math")
+      c.math = parse_modes(word);
+    else if (word.name == "workspace")
+      c.workspace_limit = parse_limit(word);
+    else if (word.text == "deterministic")
+      c.deterministic = true;
+    else
+      refuse(word.text, "accepted are math=, workspace=, deterministic", "constraints");
+  }
+  return c;
 }
 
 }  // namespace attune

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <charconv>
 
+#include "core/problem.hpp"
 #include "tune/file_lock.hpp"
 #include "tune/file_text.hpp"
 
@@ -41,6 +42,20 @@ std::vector<ProblemCount> sorted(const CountFile& file) {
 
 }  // namespace
 
+std::string called_text(const Problem& problem, const Constraints& constraints) {
+  // Only the modes that matter to the problem are compared.
+  const Constraints standard = applied_to(problem, Constraints());
+  const std::string text = to_string(problem);
+  return applied_to(problem, constraints) == standard ? text : text + " | " + to_text(constraints);
+}
+
+Called parse_called(std::string_view text) {
+  const std::size_t bar = text.find('|');
+  Called called{parse_problem(text.substr(0, bar)), std::nullopt};
+  if (bar != std::string_view::npos) called.constraints = parse_constraints(text.substr(bar + 1));
+  return called;
+}
+
 ProblemCounts::Counter& ProblemCounts::of(std::string_view problem) {
   const std::lock_guard lock(mutex_);
   if (const auto found = counters_.find(problem); found != counters_.end()) return found->second;
@@ -75,7 +90,8 @@ std::string add_problem_counts(const std::string& path, const std::vector<Proble
   bool missing = false;
   if (std::string error = read_text(ops, target, text, missing); !error.empty()) return error;
   CountFile file = parse(text);
-  if (missing) file.others.push_back("# Problems that calls brought, each behind the number of its calls. `attune tune` reads this file.");
+  if (missing)
+    file.others.push_back("# Problems that calls brought, each behind the number of its calls. `attune tune` reads this file.");
   for (const ProblemCount& count : counts) file.counts[count.problem] += count.calls;
   std::string out;
   for (const std::string& line : file.others) out += line + "\n";

@@ -2,22 +2,35 @@
 #pragma once
 
 #include <atomic>
+#include <attune/problem.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/constraints.hpp"
 #include "tune/file_ops.hpp"
 
 namespace attune {
 
 struct ProblemCount {
-  std::string problem;  ///< in text form
+  std::string problem;  ///< as called_text writes it
   std::uint64_t calls = 0;
 };
+
+/// A problem as it was called: its text form, and " | " with the constraints where they are not what a context begins with.
+std::string called_text(const Problem& problem, const Constraints& constraints);
+
+struct Called {
+  Problem problem;
+  std::optional<Constraints> constraints;  ///< none where the text names none
+};
+/// Throws Error(invalid_argument) that names the word that is wrong.
+Called parse_called(std::string_view text);
 
 /// Thread-safe.
 class ProblemCounts {
@@ -46,6 +59,7 @@ bool parse_count(std::string_view line, ProblemCount& count);
 std::string add_problem_counts(const std::string& path, const std::vector<ProblemCount>& counts,
                                const FileOps& ops = system_file_ops);
 /// The counts that a file holds, most frequent first. Empty on success.
-std::string read_problem_counts(const std::string& path, std::vector<ProblemCount>& counts, const FileOps& ops = system_file_ops);
+std::string read_problem_counts(const std::string& path, std::vector<ProblemCount>& counts,
+                                const FileOps& ops = system_file_ops);
 
 }  // namespace attune
