@@ -69,19 +69,20 @@ gpu() {
   local -r shards=4
   for test in "$build"/tests/gpu_*_test; do
     for ((shard = 0; shard < shards; ++shard)); do echo "$test $shard"; done
-  done | ATTUNE_REQUIRE_GPU=1 GTEST_TOTAL_SHARDS=$shards xargs -P "$jobs" -L 1 bash -c '
+  done | ATTUNE_REQUIRE_GPU=1 GTEST_TOTAL_SHARDS=$shards xargs -P "$((jobs < 8 ? jobs : 8))" -L 1 bash -c '
     log=$0/$(basename "$1").$2.log
     GTEST_SHARD_INDEX=$2 timeout 300 "$1" >"$log" 2>&1 || echo "FAILED ($?): $1, shard $2" >>"$log"' "$out"
-  local program logs
+  local program logs passed
   for test in "$build"/tests/gpu_*_test; do
     program=$(basename "$test")
     logs=("$out/$program".*.log)
-    if grep -q '^FAILED' "${logs[@]}"; then
+    passed=$(grep -hE '^\[  PASSED' "${logs[@]}" 2>/dev/null | awk '{n += $4} END {print n + 0}')
+    if [ "$passed" = 0 ] || grep -q '^FAILED' "${logs[@]}"; then
       echo "$program: FAILED"
       grep -hE '^FAILED|^\[  FAILED|Failure' "${logs[@]}" | head -n 12
       failed=1
     else
-      echo "$program: $(grep -hE '^\[  PASSED' "${logs[@]}" | awk '{n += $4} END {print n}') passed"
+      echo "$program: $passed passed"
     fi
   done
   timeout 480 "$build/attune" bench benchmarks/workloads.csv --device cuda --csv "$out/suite.csv" >"$out/bench.log" 2>"$out/bench.err" || failed=1

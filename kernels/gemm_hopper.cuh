@@ -462,6 +462,7 @@ __global__ void __launch_bounds__(HopperGemm<T, Index>::threads, HopperGemm<T, I
     hopper_consume<T, Gemm>(maps, shape, call, ring, full, empty, staging, staged, drained, rank, first, stride);
   }
   // No block may end while another can still arrive at its barriers.
+  __syncwarp();
   if constexpr (row.cluster > 1) hopper::sync_cluster();
 #endif
 }

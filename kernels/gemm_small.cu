@@ -23,6 +23,7 @@ struct SmallGemm {
   static constexpr int bytes = operand_bytes > out_bytes ? operand_bytes : out_bytes;
   static_assert(row.bn == edge && row.bk == edge && row.tm == width && edge % row.tn == 0);
   static_assert(packets * problems % threads == 0 && bytes <= 48 * 1024 && threads_each <= 256);
+  static_assert(threads_each >= edge);  // finish_tile takes a line at least at a time
 };
 
 /// The same on tensor cores: a warp takes a problem, whose operands lie in shared memory as they do outside.
@@ -56,7 +57,7 @@ struct SmallFeed {
       const T* from = data + problem * problem_step + line * line_step + place;
       const int left = problem < problems && line < lines ? along - place : 0;
       if (vectors && left >= width) {
-        *reinterpret_cast<uint4*>(held[e].value) = __ldg(reinterpret_cast<const uint4*>(from));
+        *reinterpret_cast<uint4*>(held[e].value) = *reinterpret_cast<const uint4*>(from);  // not __ldg: see overlap.cuh
       } else {
 #pragma unroll
         for (int x = 0; x < width; ++x) held[e].value[x] = x < left ? from[x] : static_cast<T>(0.0f);

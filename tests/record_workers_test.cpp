@@ -375,6 +375,31 @@ TEST(Workers, RowsThatNobodyIsLeftForAreReported) {
   EXPECT_EQ(outcome.begun, 6);
 }
 
+TEST(Workers, WhatAnEventThrowsReachesTheCaller) {
+  const std::vector<Row> list = rows(20);
+  const std::vector<Worker> workers = {{"cuda:0", "H", [](const Row&) { return PlanInfo(); }}, {"cuda:1", "A", [](const Row&) { return PlanInfo(); }}};
+  const cli::WorkerEvents events{[](const Row&) {}, [](const WorkerResult&) { throw std::runtime_error("no room to write"); },
+                                 [](const Worker&, const std::string&) {}};
+  EXPECT_THROW(tune_with(workers, list, events), std::runtime_error);
+}
+
+TEST(Workers, ARowThatLosesTwoDevicesIsAtFaultItself) {
+  const std::vector<Row> list = rows(6);
+  std::vector<Worker> workers;
+  for (const char* name : {"cuda:0", "cuda:1", "cuda:2"})
+    workers.push_back({name, "H", [](const Row& row) -> PlanInfo {
+                         if (row.name == "r0") throw Error(Status::device_error, "gone");
+                         return {};
+                       }});
+  std::vector<std::string> wrong;
+  int done = 0;
+  tune_with(workers, list,
+            {[](const Row&) {}, [&](const WorkerResult& r) { r.wrong.empty() ? void(++done) : wrong.push_back(r.row->name); },
+             [](const Worker&, const std::string&) {}});
+  EXPECT_EQ(wrong, std::vector<std::string>{"r0"});
+  EXPECT_EQ(done, 5);
+}
+
 TEST(Workers, BadRowsAreReportedOnceAndTuneNothing) {
   std::vector<Row> list = rows(2);
   list.push_back(cli::parse_row("gemm,bad,fp32,N,N,8,8", 3));

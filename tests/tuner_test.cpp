@@ -98,6 +98,22 @@ TEST(Tuner, AWrongDefaultYieldsItsPlaceToTheNextRightAnswer) {
   EXPECT_TRUE(r.candidates[1].is_default);
 }
 
+TEST(Tuner, AWrongDefaultsPlaceIsItsOwnProvidersFirst) {
+  Bench bench({{"first", {5}, Outcome::wrong}, {"second", {20}}});
+  bench.providers.push_back(std::make_unique<test::ScriptedProvider>(std::vector<Script>{{"own", {10}}}, bench.journal, "1", "other"));
+  const TuneResult r = bench.run();
+  EXPECT_EQ(r.plan->id(), "other:own");
+  for (const CandidateResult& c : r.candidates) EXPECT_EQ(c.is_default, c.plan == "fake:second") << c.plan;
+}
+
+TEST(Tuner, AmongEqualsTheFirstListedWinsWhateverWasReadyFirst) {
+  Script late{"late", {10}};
+  late.prepare_seconds = 0.001;
+  Bench bench({{"default", {30}}, late});
+  bench.providers.push_back(std::make_unique<test::ScriptedProvider>(std::vector<Script>{{"a", {10}}, {"b", {10}}}, bench.journal, "1", "other"));
+  EXPECT_EQ(bench.run().plan->id(), "fake:late");
+}
+
 TEST(Tuner, NoPlanAtAllIsAnAnswer) {
   Bench bench({{"a", {5}, Outcome::wrong}, {"b", {5}, Outcome::ok, Outcome::no_memory}});
   const TuneResult r = bench.run();
@@ -154,7 +170,7 @@ TEST(Tuner, NoProvidersSlowPlansKeepAnothersFastOnesOut) {
 
 TEST(Tuner, WhatALibraryCompilesForLongKeepsNobodyOut) {
   Script compiled{"compiled", {20}}, cheap{"cheap", {30}}, best{"best", {10}};
-  compiled.prepare_seconds = 0.09;
+  compiled.prepare_seconds = 0.07;
   std::vector<Script> library(10, compiled);
   for (std::size_t i = 0; i < library.size(); ++i) library[i].variant += std::to_string(i);
   library[0].prepare_seconds = 0;

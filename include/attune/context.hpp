@@ -56,7 +56,7 @@ struct Allocator {
 
 /// Called from any thread, several at once. It may ask its context (stats, plan_for, save), but neither call nor tune: it can
 /// run in the midst of a tuning that such a call would wait for. After set_log a thread may still be in the callback that was
-/// replaced, or about to enter it: `user` must outlive every call through the context that began before.
+/// replaced, or about to enter it: `user` must outlive every call through the context that began before, and the context itself.
 using LogCallback = void (*)(LogLevel level, const char* message, void* user);
 
 /// One device with its plans. Thread-safe: any number of threads may call through one context; settings may change meanwhile
@@ -86,7 +86,8 @@ class ATTUNE_EXPORT Context {
   /// or written is one warning. ATTUNE_CACHE_FILE, or ATTUNE_CACHE_READ and ATTUNE_CACHE_WRITE for two different ones.
   void set_plan_file(const std::string& path);
   /// From now on counts the calls of each problem, and adds the counts to the file when the context goes or the file changes:
-  /// a file of problems that `attune tune` reads. Empty: nothing is counted. A failure is one warning. ATTUNE_RECORD.
+  /// a file of problems that `attune tune` reads. Empty: nothing is counted. A failure is one warning. Plans that are cached are looked
+  /// up again: set it before the first call. ATTUNE_RECORD.
   void set_record_file(const std::string& path);
   /// Workspace of the caller's in place of the pool: no plan uses more, and calls on different streams must not overlap.
   /// Null gives the pool back. Throws Error(invalid_argument) unless aligned to 256 bytes.

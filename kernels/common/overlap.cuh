@@ -8,7 +8,7 @@ namespace attune {
 
 /// Until the kernels before this one in its stream, which may still run, have ended and all they wrote is there. A kernel launched
 /// by launch_overlapped calls it before its first access to memory, in every thread, or what comes behind it would not wait for
-/// them either.
+/// them either. No __ldg of what an earlier kernel may write: that kernel may run as long as this one lives.
 __device__ inline void wait_for_previous() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

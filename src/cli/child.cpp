@@ -7,6 +7,7 @@
 #include <attune/error.hpp>
 
 #include <cerrno>
+#include <csignal>
 #include <system_error>
 
 namespace attune::cli {
@@ -73,10 +74,24 @@ ChildOutput run_self(const std::vector<std::string>& arguments) {
 int run_command(const std::vector<std::string>& words) {
   std::vector<std::string> copies = words;
   const std::vector<char*> argv = arguments_of(copies);
+  // Ctrl-C is the command's to deal with; this process stays to say what came of it.
+  sigset_t terminal;
+  sigemptyset(&terminal);
+  sigaddset(&terminal, SIGINT);
+  sigaddset(&terminal, SIGQUIT);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setsigdefault(&attributes, &terminal);
+  const auto on_int = std::signal(SIGINT, SIG_IGN), on_quit = std::signal(SIGQUIT, SIG_IGN);
+  std::signal(SIGCHLD, SIG_DFL);  // or there would be nobody to wait for
   pid_t child = 0;
-  if (const int error = posix_spawnp(&child, argv[0], nullptr, nullptr, argv.data(), environ); error != 0)
-    throw Error(Status::invalid_argument, "COMMAND = '" + words[0] + "': " + std::generic_category().message(error));
-  return wait_for(child);
+  const int error = posix_spawnp(&child, argv[0], nullptr, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  const int status = error == 0 ? wait_for(child) : 0;
+  std::signal(SIGINT, on_int), std::signal(SIGQUIT, on_quit);
+  if (error != 0) throw Error(Status::invalid_argument, "COMMAND = '" + words[0] + "': " + std::generic_category().message(error));
+  return status;
 }
 
 }  // namespace attune::cli

@@ -29,7 +29,9 @@ class Devices {
   Standing standing(const Record& record) const {
     const auto found = backends_.find(record.key.device);
     if (found == backends_.end()) return Standing::foreign;
-    const std::string version = plan_version(found->second.providers, record.plan);
+    const auto [known, fresh] = versions_.try_emplace(record.key.device + " " + record.plan);
+    if (fresh) known->second = plan_version(found->second.providers, record.plan);
+    const std::string& version = known->second;
     if (version.empty()) return Standing::absent;
     return version == record.version ? Standing::usable : Standing::stale;
   }
@@ -44,6 +46,7 @@ class Devices {
     }
   }
   std::map<std::string, Backend> backends_;
+  mutable std::map<std::string, std::string> versions_;  ///< asked once: others wait for the file meanwhile
 };
 
 bool of_newer_version(const std::string& line) {
@@ -95,6 +98,8 @@ int run_plans_prune(const Options& options) {
   std::size_t stale = 0, beaten = 0, damaged = 0, left = 0;
   require(edit_plan_file(options.file, [&](PlanFile& file) {
     if (file.missing) return options.file + ": no such file";
+    if (file.records.size() >= max_records)
+      return fmt::format("{}: at most {} records are read, and what is behind them would be lost", options.file, max_records);
     std::map<KeyText, const Record*> best;
     for (const Record& record : file.records) {
       if (devices.standing(record) != Devices::Standing::usable) continue;

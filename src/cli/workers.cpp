@@ -4,8 +4,10 @@
 
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 namespace attune::cli {
@@ -39,8 +41,11 @@ class Pool {
   }
 
   void run() {
-    std::vector<std::jthread> threads;
-    for (const Worker& worker : workers_) threads.emplace_back([this, &worker] { work(worker); });
+    {
+      std::vector<std::jthread> threads;
+      for (const Worker& worker : workers_) threads.emplace_back([this, &worker] { work(worker); });
+    }
+    if (failure_) std::rethrow_exception(failure_);
   }
 
   void report_what_is_left() {
@@ -52,21 +57,34 @@ class Pool {
   }
 
  private:
-  /// Waits while another worker may yet hand a row back; null when all rows are done.
-  const Row* next(Queue& queue) {
+  /// Waits while another worker may yet hand a row back; nothing when all rows are done.
+  std::optional<Waiting> next(Queue& queue) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !queue.rows.empty() || queue.under_way == 0; });
-    if (queue.rows.empty()) return nullptr;
+    changed_.wait(lock, [&] { return queue.under_way == 0 || !queue.rows.empty(); });
+    if (queue.rows.empty() || failure_) return std::nullopt;
     const Waiting next = queue.rows.front();
     queue.rows.pop_front();
-    ++queue.under_way;
     if (!next.begun) events_.begin(*next.row);
-    return next.row;
+    ++queue.under_way;
+    return next;
   }
 
+  /// What an event throws ends the work of all, and is thrown to the caller.
   void work(const Worker& worker) {
+    try {
+      work_through(worker);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = std::current_exception();
+      for (auto& [key, queue] : queues_) queue.rows.clear();
+      changed_.notify_all();
+    }
+  }
+
+  void work_through(const Worker& worker) {
     Queue& queue = queues_.at(worker.device_key);
-    while (const Row* row = next(queue)) {
+    while (const std::optional<Waiting> had = next(queue)) {
+      const Row* const row = had->row;
       WorkerResult result{row, worker.name, {}, {}};
       bool lost = false;
       try {
@@ -80,7 +98,8 @@ class Pool {
       const std::lock_guard lock(mutex_);
       --queue.under_way;
       changed_.notify_all();
-      if (lost) {
+      // A row that fails like this on a second device is at fault itself.
+      if (lost && !had->begun) {
         queue.rows.push_front({row, true});
         queue.last_loss = worker.name + ": " + result.wrong;
         events_.lost(worker, result.wrong);
@@ -94,6 +113,7 @@ class Pool {
   const WorkerEvents& events_;
   std::mutex mutex_;  ///< guards the queues, and is held during events
   std::condition_variable changed_;
+  std::exception_ptr failure_;
   std::map<std::string, Queue> queues_;
 };
 

@@ -323,7 +323,8 @@ std::vector<int> splits_worth(const Device& device, const ConvProblem& p, const 
 
 /// Whether the variant can run: the workspace, the shared memory.
 std::string obstacle(const Device& device, const Constraints& constraints, const DepthwiseShape& s, const Choice& c) {
-  if (row_of(c).way == DepthwiseWay::toeplitz && !allows(constraints, MathMode::transforms))
+  const DepthwiseWay way = row_of(c).way;
+  if ((way == DepthwiseWay::toeplitz || way == DepthwiseWay::wgrad_tile) && !allows(constraints, MathMode::transforms))
     return "transforms, which multiply by zero what lies beside a window";
   if (const std::size_t bytes = workspace_of(s, c); bytes > constraints.workspace_limit)
     return fmt::format("needs {} bytes of workspace", bytes);

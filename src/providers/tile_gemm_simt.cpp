@@ -52,7 +52,7 @@ DType sum_type(const GemmProblem& p) noexcept {
 bool suits(const GemmProblem& p, const SimtGemmRow& r) noexcept {
   if (r.problems > 0)
     return p.a_type == r.type && p.b_type == r.type && (r.type == DType::f64) == (p.compute == Compute::f64) && p.m <= r.bm &&
-           p.n <= r.bn && p.k <= r.bk;
+           p.n <= r.bn && p.k <= r.bk && p.batch <= std::numeric_limits<std::int32_t>::max();
   return r.type == sum_type(p) && (r.any_types || (p.a_type == r.type && p.b_type == r.type));
 }
 

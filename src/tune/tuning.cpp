@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "tune/select.hpp"
 
@@ -14,6 +15,8 @@ namespace {
 constexpr double hopeless = 4;
 /// Share of the time for what the providers list that enumerating and preparing may take.
 constexpr double prepare_share = 0.6;
+/// The same for those who had less than their part of it: what is left is for checking and timing.
+constexpr double prepare_most = 0.75;
 /// Share of an exhaustive search's budget for what the providers list; the rest is for what lies around the fastest.
 constexpr double listed_share = 0.6;
 /// At least that much of what the constraints allow has an exhaustive search's trial: variants found later may need more than
@@ -22,6 +25,7 @@ constexpr std::size_t refined_workspace = 64 * mebibyte;
 /// A winner must beat the default when both have kept the chip busy for a while: large kernels are limited by power, and
 /// which of two is faster can change as the chip warms up.
 constexpr double confirm_seconds = 0.3;
+constexpr std::size_t most_listed = 1'000'000;  ///< variants of a provider, for ranks
 constexpr int confirm_rounds = 40;
 
 RoundRule rounds_for(Effort effort) noexcept {
@@ -88,15 +92,19 @@ void Tuning::enumerate() {
     const double begin = elapsed();
     // The share is used up by those who took more than their part of it.
     const double share = listed_deadline_ * prepare_share;
-    const bool late = begin > listed_deadline_ || (begin > share && listed[from].seconds > share / static_cast<double>(listed.size()));
+    const bool late = begin > listed_deadline_ * prepare_most ||
+                      (begin > share && listed[from].seconds > share / static_cast<double>(listed.size()));
+    const std::size_t rank = (from + 1) * most_listed + listed[from].next;
     if (others > 0 && late) {
       add(std::move(id), {nullptr, Outcome::pruned, "time budget"}, false);
+      rank_.back() = rank;
       continue;
     }
     Prepared prepared = providers_[from]->prepare(variant, request_.problem, request_.constraints);
     listed[from].seconds += elapsed() - begin;
     if (prepared.plan) ++others;
     add(std::move(id), std::move(prepared), false);
+    rank_.back() = rank;
   }
 }
 
@@ -126,6 +134,7 @@ void Tuning::add(std::string id, Prepared prepared, bool is_default) {
   plans_.push_back(std::move(prepared.plan));
   timers_.emplace_back();
   first_us_.push_back(0);
+  rank_.push_back(is_default ? 0 : most_listed * most_listed + rank_.size());
 }
 
 bool Tuning::open_trial() {
@@ -168,7 +177,14 @@ void Tuning::settle_default() {
   const auto standard =
       std::find_if(result_.candidates.begin(), result_.candidates.end(), [](auto& c) { return c.is_default; });
   if (standard == result_.candidates.end() || standard->outcome == Outcome::ok) return;
-  const auto next = std::find_if(standard, result_.candidates.end(), [](auto& c) { return c.outcome == Outcome::ok; });
+  // Its own provider's next one, or else the next provider's: the yardstick stays the vendor's where the vendor has one.
+  const std::string provider = standard->plan.substr(0, standard->plan.find(':') + 1);
+  auto next = result_.candidates.end();
+  const auto place = [&](auto c) {
+    return std::pair(!c->plan.starts_with(provider), rank_[static_cast<std::size_t>(c - result_.candidates.begin())]);
+  };
+  for (auto c = result_.candidates.begin(); c != result_.candidates.end(); ++c)
+    if (c->outcome == Outcome::ok && (next == result_.candidates.end() || place(c) < place(next))) next = c;
   if (next == result_.candidates.end()) return;
   log_.write(LogLevel::info, fmt::format("the default {} is {}: {}; its place is taken by {}", standard->plan,
                                          to_string(standard->outcome), standard->why, next->plan));
@@ -233,14 +249,21 @@ void Tuning::time_listed() {
 }
 
 void Tuning::choose() {
+  // By rank, not by when each was ready: among equals every process takes the same.
+  std::vector<std::size_t> order(result_.candidates.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) { return rank_[i] < rank_[j]; });
   std::vector<Measured> measured;
-  for (const CandidateResult& c : result_.candidates)
+  for (const std::size_t i : order) {
+    const CandidateResult& c = result_.candidates[i];
     measured.push_back({c.outcome == Outcome::ok ? c.us : 0, c.spread, c.workspace, c.is_default});
-  const std::size_t winner = select(measured);
-  if (winner == measured.size()) {
+  }
+  const std::size_t selected = select(measured);
+  if (selected == measured.size()) {
     result_.why = fmt::format("no candidate is right: {}", refusals());
     return;
   }
+  const std::size_t winner = order[selected];
   result_.winner = winner;
   result_.plan = plans_[winner];
   result_.measured = true;

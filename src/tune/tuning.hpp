@@ -65,6 +65,7 @@ class Tuning {
   TimingMethod method_ = TimingMethod::graph;
   bool method_settled_ = false;
   std::vector<double> first_us_;
+  std::vector<std::size_t> rank_;  ///< of each candidate: by provider, then as that lists it, whatever came first in time
   double fastest_first_us_ = 0;
   TuneResult result_;
 };
