@@ -76,10 +76,10 @@ gpu() {
   for test in "$build"/tests/gpu_*_test; do
     program=$(basename "$test")
     logs=("$out/$program".*.log)
-    passed=$(grep -hE '^\[  PASSED' "${logs[@]}" 2>/dev/null | awk '{n += $4} END {print n + 0}')
+    passed=$(awk '/^\[  PASSED/ {n += $4} END {print n + 0}' "${logs[@]}")
     if [ "$passed" = 0 ] || grep -q '^FAILED' "${logs[@]}"; then
       echo "$program: FAILED"
-      grep -hE '^FAILED|^\[  FAILED|Failure' "${logs[@]}" | head -n 12
+      grep -hE '^FAILED|^\[  FAILED|Failure' "${logs[@]}" | head -n 12 || true
       failed=1
     else
       echo "$program: $passed passed"
