@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
+#include <cstdint>
 
 #include "kernels/conv_call.hpp"
 #include "kernels/conv_shape.hpp"
@@ -72,9 +73,15 @@ inline DepthwiseTiling::DepthwiseTiling(int tile_rows, int tile_columns, int pai
   const DepthwisePatch patch = wgrad ? DepthwisePatch{1, depthwise_strip(stride)} : depthwise_patch(filter, stride);
   const int in_rows = (rows - 1) * stride + filter, in_columns = (columns - 1) * stride + filter;
   const int bands = (s.out[0] + rows - 1) / rows, column_tiles = (s.out[1] + columns - 1) / columns;
-  image_bytes = in_rows * in_columns * depthwise_depth * size;
   const int filters = taps * depthwise_filter_pitch * 4, sums = filters * (depthwise_wgrad_threads(filter) / 32 / filter);
-  bytes = image_bytes + (wgrad ? rows * columns * depthwise_depth * size : filters);
+  // Far more than any block has counts as a quarter of the most there is: two of these and a filter still fit.
+  const auto bytes_of = [size](std::int64_t h, std::int64_t w) {
+    constexpr std::int64_t most = INT32_MAX / 4;
+    const std::int64_t places = h * w < most ? h * w : most, n = places * depthwise_depth * size;
+    return static_cast<int>(n < most ? n : most);
+  };
+  image_bytes = bytes_of(in_rows, in_columns);
+  bytes = image_bytes + (wgrad ? bytes_of(rows, columns) : filters);
   if (wgrad && bytes < sums) bytes = sums;
   patches = rows / patch.rows * (columns / patch.columns);
   tiles = bands * column_tiles * s.images;

@@ -81,6 +81,22 @@ struct SmallFeed {
   }
 };
 
+/// Both operands of the block's problems, both on their way before either is stored. `turn`: lines along k are turned, so that all
+/// lines in shared memory lie across it.
+template <typename Small>
+__device__ void load_operands(const SimtGemmShape& shape, const SimtGemmCall& call, std::int64_t z0, std::int64_t problems,
+                              typename Small::T* to_a, bool turn_a, typename Small::T* to_b, bool turn_b) {
+  using T = typename Small::T;
+  const int m = static_cast<int>(shape.m), n = static_cast<int>(shape.n), k = static_cast<int>(shape.k);
+  const bool a_along_k = shape.a_l == 1, b_along_k = shape.b_l == 1;
+  SmallFeed<Small> a, b;
+  a.load(static_cast<const T*>(call.a) + z0 * shape.a_batch, a_along_k ? shape.a_i : shape.a_l, shape.a_batch, problems,
+         a_along_k ? k : m, a_along_k ? m : k, shape.a_vectors);
+  b.load(static_cast<const T*>(call.b) + z0 * shape.b_batch, b_along_k ? shape.b_j : shape.b_l, shape.b_batch, problems,
+         b_along_k ? k : n, b_along_k ? n : k, shape.b_vectors);
+  a.store(to_a, turn_a), b.store(to_b, turn_b);
+}
+
 /// A part of the block's threads takes each problem: a packet of rows by a few columns a thread.
 template <int Index>
 __global__ void __launch_bounds__(SmallGemm<Index>::threads) small_gemm(SimtGemmShape shape, SimtGemmCall call) {
@@ -96,14 +112,7 @@ __global__ void __launch_bounds__(SmallGemm<Index>::threads) small_gemm(SimtGemm
   const bool a_along_k = shape.a_l == 1, b_along_k = shape.b_l == 1;
   wait_for_previous();
   let_next_begin();
-  {
-    SmallFeed<S> a, b;
-    a.load(static_cast<const T*>(call.a) + z0 * shape.a_batch, a_along_k ? shape.a_i : shape.a_l, shape.a_batch, problems,
-           a_along_k ? k : m, a_along_k ? m : k, shape.a_vectors);
-    b.load(static_cast<const T*>(call.b) + z0 * shape.b_batch, b_along_k ? shape.b_j : shape.b_l, shape.b_batch, problems,
-           b_along_k ? k : n, b_along_k ? n : k, shape.b_vectors);
-    a.store(shared_a, a_along_k), b.store(shared_b, b_along_k);
-  }
+  load_operands<S>(shape, call, z0, problems, shared_a, a_along_k, shared_b, b_along_k);
   __syncthreads();
   const int problem = static_cast<int>(threadIdx.x) / S::threads_each, thread = static_cast<int>(threadIdx.x) % S::threads_each;
   const int row = thread % S::across * tm, column = thread / S::across;
@@ -169,14 +178,7 @@ __global__ void __launch_bounds__(SmallMma<Index>::threads) small_mma(SimtGemmSh
   const bool a_along_k = shape.a_l == 1, b_along_k = shape.b_l == 1;
   wait_for_previous();
   let_next_begin();
-  {
-    SmallFeed<S> a, b;
-    a.load(static_cast<const T*>(call.a) + z0 * shape.a_batch, a_along_k ? shape.a_i : shape.a_l, shape.a_batch, problems,
-           a_along_k ? k : m, a_along_k ? m : k, shape.a_vectors);
-    b.load(static_cast<const T*>(call.b) + z0 * shape.b_batch, b_along_k ? shape.b_j : shape.b_l, shape.b_batch, problems,
-           b_along_k ? k : n, b_along_k ? n : k, shape.b_vectors);
-    a.store(shared, false), b.store(shared + S::operand, false);
-  }
+  load_operands<S>(shape, call, z0, problems, shared, false, shared + S::operand, false);
   __syncthreads();
   const int problem = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   if (problem >= problems) return;

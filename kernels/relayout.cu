@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "kernels/common/granule.cuh"
 #include "kernels/common/overlap.cuh"
 
 namespace attune {
@@ -29,27 +30,6 @@ __device__ __noinline__ uint4 load_few(const char* from, int valid) {
 #pragma unroll
     for (int j = 0; j < 4; ++j)
       if (b / 4 == j) w[j] |= byte << (b % 4 * 8);
-  }
-  return uint4{w[0], w[1], w[2], w[3]};
-}
-
-/// Sixteen bytes from `off` on of two granules, of which the first `valid` are kept.
-__device__ uint4 joined(const uint4& low, const uint4& high, int off, int valid) {
-  std::uint32_t w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-  if (off & 8)
-#pragma unroll
-    for (int j = 0; j < 6; ++j) w[j] = w[j + 2];
-  if (off & 4)
-#pragma unroll
-    for (int j = 0; j < 5; ++j) w[j] = w[j + 1];
-#pragma unroll
-  for (int j = 0; j < 4; ++j) w[j] = __funnelshift_r(w[j], w[j + 1], (off & 3) * 8);
-  if (valid < 16) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const int left = valid - j * 4;
-      w[j] = left <= 0 ? 0 : left < 4 ? w[j] & ((1u << (left * 8)) - 1) : w[j];
-    }
   }
   return uint4{w[0], w[1], w[2], w[3]};
 }
@@ -95,7 +75,7 @@ __device__ void copy_lines(const Relayout& s, const RelayoutCall& call, unsigned
     }
 #pragma unroll
     for (int i = 0; i < at_once; ++i)
-      if (to[i] != nullptr) *reinterpret_cast<uint4*>(to[i]) = joined(low[i], high[i], off[i], valid[i]);
+      if (to[i] != nullptr) *reinterpret_cast<uint4*>(to[i]) = first_bytes(joined(low[i], high[i], off[i]), valid[i]);
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "cli/workload.hpp"
 #include "core/names.hpp"
+#include "kernels/conv_depthwise.hpp"
 #include "kernels/tiles.hpp"
 #include "providers/tile.hpp"
 #include "support/gpu_conform.hpp"
@@ -24,6 +25,17 @@ class TileConv : public GpuConformance {
     if (missing_gpu().empty()) test(make_tile_provider(0, gpu_runtime().info()));
   }
 };
+
+TEST(DepthwiseTiling, TilesPastTheMemoryThereIsDoNotWrapAround) {
+  DepthwiseShape s;
+  s.images = 1, s.channels = 64;
+  s.filter[0] = s.filter[1] = 3;
+  // In 32 bits such products wrap around, some to what a block has.
+  for (int columns : {5592408, 2796204, 1 << 28}) {
+    s.out[0] = s.image[0] = 4, s.out[1] = s.image[1] = columns;
+    for (bool wgrad : {false, true}) EXPECT_GT(DepthwiseTiling(4, columns, 32, 16, 2, s, wgrad).bytes, 1 << 20) << columns;
+  }
+}
 
 /// A problem without direction, type and layout.
 struct Geometry {

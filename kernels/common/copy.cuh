@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "kernels/common/granule.cuh"
 #include "kernels/common/mma.cuh"
 
 namespace attune {
@@ -143,29 +144,8 @@ struct ShiftedCopy : CopyPlan<T, KMajor, Extent, BK, Threads> {
       const int at = this->line + i * Base::lines_each;
       if (!Base::even && at >= Base::Tile::lines) break;
       const int off = misalignment(chunk_pointer(i));
-      std::uint32_t w[8] = {low[i].x, low[i].y, low[i].z, low[i].w, high[i].x, high[i].y, high[i].z, high[i].w};
-      if (off & 4)
-#pragma unroll
-        for (int j = 0; j < 7; ++j) w[j] = w[j + 1];
-      if (off & 8)
-#pragma unroll
-        for (int j = 0; j < 5; ++j) w[j] = w[j + 2];
-      if constexpr (sizeof(T) < 4) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) w[j] = __funnelshift_r(w[j], w[j + 1], (off & 3) * 8);
-      }
-      const int valid = this->valid(i, k0, k_end);
-      if (valid < Base::elements) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const int bytes = valid * static_cast<int>(sizeof(T)) - j * 4;
-          if (bytes <= 0)
-            w[j] = 0;
-          else if (bytes < 4)
-            w[j] &= (1u << (bytes * 8)) - 1;
-        }
-      }
-      *reinterpret_cast<uint4*>(tile + Base::Tile::at(at, this->chunk)) = uint4{w[0], w[1], w[2], w[3]};
+      const int bytes = this->valid(i, k0, k_end) * static_cast<int>(sizeof(T));
+      *reinterpret_cast<uint4*>(tile + Base::Tile::at(at, this->chunk)) = first_bytes(joined(low[i], high[i], off), bytes);
     }
     this->advance();
   }
